@@ -1,0 +1,3 @@
+module draftlab
+
+go 1.26
