@@ -1,0 +1,3 @@
+package main
+
+func genAttention(f *file) {}

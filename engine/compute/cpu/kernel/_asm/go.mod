@@ -1,0 +1,3 @@
+module draftlab/kernel-asm
+
+go 1.26

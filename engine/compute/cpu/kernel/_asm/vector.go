@@ -1,0 +1,3 @@
+package main
+
+func genVector(f *file) {}

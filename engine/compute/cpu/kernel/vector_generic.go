@@ -1,0 +1,3 @@
+package kernel
+
+func vectorGeneric(s *Set) {}
