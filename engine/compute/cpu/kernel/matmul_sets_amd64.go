@@ -2,5 +2,6 @@
 
 package kernel
 
-func matmulAVX2(s *Set, vnni bool) {}
-func matmulAVX512(s *Set)          {}
+func matmulAVX2(s *Set)     {}
+func matmulAVX2VNNI(s *Set) {}
+func matmulAVX512(s *Set)   {}

@@ -1,0 +1,105 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// DecodeRow writes row lane of a packed group as cols float32, equal to the bit to quant.Decode
+// of the row that was packed (embedding look-ups in a tied head read it). It touches only the
+// lane's bytes.
+func DecodeRow(dst []float32, f Format, group []byte, lane, cols int) {
+	dst = dst[:cols]
+	if f.Float() {
+		decodeFloats(dst, f, group, lane)
+		return
+	}
+	for b := 0; b*BlockCols < cols; b++ {
+		var codes [BlockCols]byte
+		head, sub, at := f.place(b)
+		f.getCodes(group[at:], lane, &codes)
+		decodeBlock(dst[b*BlockCols:min(cols, (b+1)*BlockCols)], f, group[head:], group[sub:], lane, &codes)
+	}
+}
+
+// decodeBlock turns the codes of one block into floats. Products of a factor and codes are exact
+// in float32 (11 bits of a float16 by at most 13), so only the sum with an offset rounds.
+func decodeBlock(dst []float32, f Format, head, sub []byte, lane int, codes *[BlockCols]byte) {
+	d := halfAt(head, lane)
+	switch f {
+	case W4S, W8S:
+		zero := int(f.zero())
+		for i := range dst {
+			dst[i] = d * float32(int(codes[i])-zero)
+		}
+	case W4SM, W8SM:
+		m := halfAt(head, GroupRows+lane)
+		for i := range dst {
+			dst[i] = float32(d*float32(codes[i])) + m
+		}
+	case W4K, W8K:
+		s := d * float32(sub[lane])
+		m := halfAt(head, GroupRows+lane) * float32(sub[GroupRows+lane])
+		for i := range dst {
+			dst[i] = float32(s*float32(codes[i])) - m
+		}
+	case W6K:
+		for i := range dst {
+			s := d * float32(int8(sub[i/16*GroupRows+lane]))
+			dst[i] = s * float32(int(codes[i])-32)
+		}
+	}
+}
+
+// getCodes is the inverse of putCodes.
+func (f Format) getCodes(block []byte, lane int, codes *[BlockCols]byte) {
+	le := binary.LittleEndian
+	if shapes[f].codes == 512 {
+		for q := range BlockCols / 4 {
+			copy(codes[q*4:q*4+4], block[q*64+lane*4:])
+		}
+		return
+	}
+	for j := range BlockCols / 8 {
+		v := le.Uint32(block[j*64+lane*4:])
+		le.PutUint32(codes[j*8:], v&0x0f0f0f0f)
+		le.PutUint32(codes[j*8+4:], v>>4&0x0f0f0f0f)
+	}
+}
+
+func decodeFloats(dst []float32, f Format, group []byte, lane int) {
+	le := binary.LittleEndian
+	for k := range dst {
+		i := k*GroupRows + lane
+		switch f {
+		case F16:
+			dst[k] = halfAt(group, i)
+		case BF16:
+			dst[k] = math.Float32frombits(uint32(le.Uint16(group[2*i:])) << 16)
+		default:
+			dst[k] = math.Float32frombits(le.Uint32(group[4*i:]))
+		}
+	}
+}
+
+// halfAt returns the i-th float16 of p as float32, exactly.
+func halfAt(p []byte, i int) float32 { return halfToFloat(binary.LittleEndian.Uint16(p[2*i:])) }
+
+// halfToFloat converts an IEEE 754 binary16. The bits shifted into a float32's places are too
+// small by 2^112, subnormals included; infinities and NaNs get the largest exponent instead, and
+// a signalling NaN becomes quiet, as in hardware.
+func halfToFloat(h uint16) float32 {
+	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
+	if rest >= 0x1f<<23 {
+		return math.Float32frombits(sign | rest | 0xff<<23 | quietBit(rest))
+	}
+	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(rest)*(1<<112)))
+}
+
+// quietBit returns the quiet bit for a NaN's fraction and 0 for an infinity's.
+func quietBit(bits uint32) uint32 {
+	if bits&0x7fffff != 0 {
+		return 1 << 22
+	}
+	return 0
+}
