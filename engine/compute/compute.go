@@ -144,6 +144,9 @@ type Device interface {
 	CopyKV(kv KV, blocks []int32, from, to []int32)
 	// Read copies rows [0, rows) of t to dst, row-major.
 	Read(t Tensor, rows int, dst []float32)
+	// ReadWeights reads every weight once on the given number of threads (at most Info.Threads) and does nothing
+	// else: the ceiling of any pass. It returns the bytes read and the time taken.
+	ReadWeights(threads int) (bytes int64, d time.Duration)
 	// Profile switches the collection of time by operation kind on or off and returns what was collected since.
 	Profile(on bool) [NumKinds]time.Duration
 	Close() error

@@ -1,0 +1,196 @@
+package cpu
+
+import (
+	"draftlab/engine/compute"
+	"draftlab/engine/compute/cpu/kernel"
+)
+
+// How much of the weights one kernel call covers.
+const (
+	// streamBytes bounds a call when the rows fit one tile: the weights pass by once, and the bound only keeps a
+	// call of assembly short enough (tens of microseconds) for the collector not to wait on it.
+	streamBytes = 512 << 10
+	// reuseBytes bounds it when several tiles use the same weights: they should stay in the first-level
+	// cache beside a tile of activations. Found on 32–48 KiB caches; larger loses to misses, smaller to calls.
+	reuseBytes = 16 << 10
+	// gluBlocks is how many 32-column blocks of a SwiGLU are computed before they are quantised: the
+	// scratch (tile rows × 32 · gluBlocks floats, twice) should stay in the first-level cache.
+	gluBlocks = 4
+)
+
+// matMul is y (+)= W·x.
+type matMul struct {
+	y   *tensor
+	w   *matrix
+	x   *operand
+	add int
+}
+
+// MatMul implements [compute.Recorder].
+func (r *recorder) MatMul(y compute.Tensor, w compute.Matrix, x compute.Operand, ep compute.Epilogue) {
+	s := &matMul{y.(*tensor), w.(*matrix), x.(*operand), 0}
+	if ep == compute.Add {
+		s.add = 1
+	}
+	check(s.w, s.x, s.y.ld)
+	r.add(compute.KindMatMul, s)
+}
+
+// check panics if an operand or an output width does not fit a matrix.
+func check(m *matrix, x *operand, ld int) {
+	switch {
+	case m.cols != x.cols:
+		panic("cpu: operand and matrix differ in columns")
+	case m.in == compute.Int8 && x.ints == nil || m.in == compute.Float32 && x.floats == nil:
+		panic("cpu: the operand lacks the representation that the matrix reads")
+	case ld < m.groups*kernel.GroupRows:
+		panic("cpu: the output is narrower than the matrix")
+	}
+}
+
+func (s *matMul) run(w *worker, _ *compute.Batch, rows int) {
+	from, to := share(s.w.groups, w.id, w.d.pool.n)
+	w.multiply(s.w, s.x, rows, from, to, s.y.data, s.y.ld, s.add)
+}
+
+// multiply computes groups [from, to) of W·x for all rows. Row r, group g goes to y[r·ld + 16·g].
+func (w *worker) multiply(m *matrix, x *operand, rows, from, to int, y []float32, ld, add int) {
+	limit := reuseBytes
+	if rows <= kernel.TileRows {
+		limit = streamBytes
+	}
+	chunk := max(1, limit*m.groups/int(m.bytes))
+	for g := from; g < to; g += chunk {
+		n := min(chunk, to-g)
+		for r := 0; r < rows; r += kernel.TileRows {
+			w.tile(m, x, r, min(kernel.TileRows, rows-r), g, n, y[r*ld+g*kernel.GroupRows:], ld, add)
+		}
+	}
+}
+
+// tile computes n groups from group g for one tile of t rows from row r into (or onto) y, [t, ld] from its start.
+func (w *worker) tile(m *matrix, x *operand, r, t, g, n int, y []float32, ld, add int) {
+	units, unit := x.ints, kernel.IntUnit
+	if m.in == compute.Float32 {
+		units, unit = x.floats, kernel.FloatUnit
+	}
+	for i := range m.panels {
+		p := &m.panels[i]
+		a, z := max(g, p.first), min(g+n, p.first+p.groups)
+		if a < z {
+			mul := w.d.set.MatMul[p.format][t]
+			mul(&p.data[(a-p.first)*p.groupBytes], &units[r*m.blocks*unit], &y[(a-g)*kernel.GroupRows], m.blocks, z-a, ld, add)
+		}
+	}
+}
+
+// swiGLU is y = silu(gate·x) ⊙ (up·x), quantised at once.
+type swiGLU struct {
+	y        *operand
+	gate, up *matrix
+	x        *operand
+}
+
+// SwiGLU implements [compute.Recorder].
+func (r *recorder) SwiGLU(y compute.Operand, gate, up compute.Matrix, x compute.Operand) {
+	s := &swiGLU{y.(*operand), gate.(*matrix), up.(*matrix), x.(*operand)}
+	if s.gate.rows != s.up.rows || s.gate.rows != s.y.cols || s.y.cols%kernel.BlockCols != 0 {
+		panic("cpu: gate, up and output of a SwiGLU differ in width, or the width is not a multiple of 32")
+	}
+	check(s.gate, s.x, s.y.cols)
+	check(s.up, s.x, s.y.cols)
+	const n = kernel.TileRows * gluBlocks * kernel.BlockCols
+	r.scratch(n)
+	for i := range r.d.workers {
+		if w := &r.d.workers[i]; len(w.up) < n {
+			w.up = floatsAligned(n)
+		}
+	}
+	r.add(compute.KindMatMul, s)
+}
+
+func (s *swiGLU) run(w *worker, _ *compute.Batch, rows int) {
+	from, to := share(s.y.blocks, w.id, w.d.pool.n)
+	for blk := from; blk < to; blk += gluBlocks {
+		n := min(gluBlocks, to-blk)
+		for r := 0; r < rows; r += kernel.TileRows {
+			s.chunk(w, rows, r, blk, n)
+		}
+	}
+}
+
+// chunk computes n blocks of output from blk for the tile that starts at row r.
+func (s *swiGLU) chunk(w *worker, rows, r, blk, n int) {
+	t := min(kernel.TileRows, rows-r)
+	cols := n * kernel.BlockCols
+	w.tile(s.gate, s.x, r, t, blk*2, n*2, w.row, cols, 0)
+	w.tile(s.up, s.x, r, t, blk*2, n*2, w.up, cols, 0)
+	w.d.set.SwiGLU(&w.row[0], &w.row[0], &w.up[0], t*cols)
+	for i := range t {
+		x := &w.row[i*cols]
+		if s.y.ints != nil {
+			w.d.set.Quantize(&s.y.ints[kernel.TileOffset(rows, r+i, blk, s.y.blocks, kernel.IntUnit)], x, n, t*kernel.IntUnit)
+		}
+		if s.y.floats != nil {
+			w.d.set.CopyUnits(&s.y.floats[kernel.TileOffset(rows, r+i, blk, s.y.blocks, kernel.FloatUnit)], x, n, t*kernel.FloatUnit)
+		}
+	}
+}
+
+// head is the output projection and the arg-max of each output row.
+type head struct {
+	logits *tensor
+	w      *matrix
+	x      *operand
+	best   []candidate // [worker, MaxOut]
+	maxOut int
+}
+
+// candidate is a worker's best id among the columns that it computed.
+type candidate struct {
+	id    int32
+	logit float32
+}
+
+// Head implements [compute.Recorder].
+func (r *recorder) Head(logits compute.Tensor, w compute.Matrix, x compute.Operand) {
+	s := &head{logits: logits.(*tensor), w: w.(*matrix), x: x.(*operand), maxOut: r.p.batch.MaxOut}
+	check(s.w, s.x, s.logits.ld)
+	s.best = make([]candidate, r.d.pool.n*s.maxOut)
+	r.add(compute.KindHead, s)
+	r.add(compute.KindHead, &bestOf{s})
+}
+
+func (s *head) run(w *worker, _ *compute.Batch, rows int) {
+	from, to := share(s.w.groups, w.id, w.d.pool.n)
+	w.multiply(s.w, s.x, rows, from, to, s.logits.data, s.logits.ld, 0)
+	a, z := from*kernel.GroupRows, min(to*kernel.GroupRows, s.w.rows)
+	for r := range rows {
+		c := candidate{id: -1}
+		if a < z {
+			i := w.d.set.ArgMax(s.logits.at(r, a), z-a)
+			c = candidate{int32(a + i), s.logits.data[r*s.logits.ld+a+i]}
+		}
+		s.best[w.id*s.maxOut+r] = c
+	}
+}
+
+// bestOf joins the workers' candidates.
+type bestOf struct{ h *head }
+
+func (s *bestOf) run(w *worker, b *compute.Batch, rows int) {
+	if w.id != 0 {
+		return
+	}
+	for r := range rows {
+		best := s.h.best[r]
+		for id := 1; id < w.d.pool.n; id++ {
+			c := s.h.best[id*s.h.maxOut+r]
+			// Workers hold ascending ids, so only a larger logit wins; a NaN never does.
+			if c.id >= 0 && (best.id < 0 || c.logit > best.logit || best.logit != best.logit) {
+				best = c
+			}
+		}
+		b.Best[r] = best.id
+	}
+}

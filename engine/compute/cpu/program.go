@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"time"
+
+	"draftlab/engine/compute"
+	"draftlab/engine/compute/cpu/kernel"
+)
+
+// step is one operation of a recorded pass. All workers call run, each doing its share of the rows
+// live rows; the barrier between steps is the caller's.
+type step interface {
+	run(w *worker, b *compute.Batch, rows int)
+}
+
+// program is a recorded pass over one batch.
+type program struct {
+	batch *compute.Batch
+	steps []recorded
+	walk  func(id int) // bound once, so that Run allocates nothing
+}
+
+// recorded is a step with what the walk needs to know of it.
+type recorded struct {
+	step
+	kind compute.Kind
+	outs bool // works on the output rows
+}
+
+// recorder implements [compute.Recorder].
+type recorder struct {
+	d    *Device
+	p    *program
+	outs bool
+}
+
+// Record implements [compute.Device].
+func (d *Device) Record(b *compute.Batch, f func(compute.Recorder)) compute.Program {
+	p := &program{batch: b}
+	p.walk = func(id int) { d.walk(p, id) }
+	f(&recorder{d: d, p: p})
+	return p
+}
+
+func (r *recorder) add(k compute.Kind, s step) {
+	r.p.steps = append(r.p.steps, recorded{step: s, kind: k, outs: r.outs})
+}
+
+// scratch makes sure that every worker's row buffer holds n floats.
+func (r *recorder) scratch(n int) {
+	for i := range r.d.workers {
+		if w := &r.d.workers[i]; len(w.row) < n {
+			w.row = floatsAligned(n)
+		}
+	}
+}
+
+// Run implements [compute.Device].
+func (d *Device) Run(p compute.Program) {
+	prog := p.(*program)
+	if prog.batch.Rows == 0 {
+		return
+	}
+	d.plan.prepare(prog.batch)
+	d.pool.run(prog.walk)
+}
+
+// walk is one worker's way through a program.
+func (d *Device) walk(p *program, id int) {
+	w := &d.workers[id]
+	measure := d.profiling && id == 0
+	var last time.Time
+	if measure {
+		last = time.Now()
+	}
+	for i := range p.steps {
+		s := &p.steps[i]
+		rows := p.batch.Rows
+		if s.outs {
+			rows = p.batch.Outs
+		}
+		s.run(w, p.batch, rows)
+		if i < len(p.steps)-1 {
+			d.pool.barrier() // the pool ends the last step with its own
+		}
+		if measure {
+			now := time.Now()
+			d.spent[s.kind] += now.Sub(last)
+			last = now
+		}
+	}
+}
+
+// put packs one row of floats into an operand of rows rows.
+func (w *worker) put(o *operand, rows, r int, x []float32) {
+	t := min(kernel.TileRows, rows-r/kernel.TileRows*kernel.TileRows)
+	if o.ints != nil {
+		w.d.set.Quantize(&o.ints[kernel.TileOffset(rows, r, 0, o.blocks, kernel.IntUnit)], &x[0], o.blocks, t*kernel.IntUnit)
+	}
+	if o.floats != nil {
+		w.d.set.CopyUnits(&o.floats[kernel.TileOffset(rows, r, 0, o.blocks, kernel.FloatUnit)], &x[0], o.blocks, t*kernel.FloatUnit)
+	}
+}
