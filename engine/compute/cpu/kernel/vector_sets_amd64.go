@@ -2,7 +2,26 @@
 
 package kernel
 
-func vectorAVX2(s *Set)      {}
-func vectorAVX512(s *Set)    {}
+// vectorAVX2 fills in the kernels on single rows.
+func vectorAVX2(s *Set) {
+	vector256(s)
+	s.RMSNorm, s.SwiGLU = rmsNormAVX2, swiGLUAVX2
+	s.Add, s.Scale = addAVX2, scaleAVX2
+	s.SoftmaxExp, s.ArgMax, s.ReadMem = softmaxExpAVX2, argMaxAVX2, readMemAVX2
+}
+
+// vectorAVX512 is vectorAVX2 with wider registers where they pay.
+func vectorAVX512(s *Set) {
+	vector256(s)
+	s.RMSNorm, s.SwiGLU = rmsNormAVX512, swiGLUAVX512
+	s.Add, s.Scale = addAVX512, scaleAVX512
+	s.SoftmaxExp, s.ArgMax, s.ReadMem = softmaxExpAVX512, argMaxAVX512, readMemAVX512
+}
+
+// vector256 fills in what both sets share.
+func vector256(s *Set) {
+	s.Quantize, s.CopyUnits, s.Rope, s.SumOrdered = quantizeAVX2, copyUnitsAVX2, ropeAVX2, sumOrderedAVX2
+}
+
 func attentionAVX2(s *Set)   {}
 func attentionAVX512(s *Set) {}
