@@ -39,7 +39,17 @@ func newFile() *file {
 
 // fn starts a function without a frame; args is its Go parameter list, with the bytes it takes, and doc a one-line comment.
 func (f *file) fn(name, args string, argBytes int, doc string) {
-	fmt.Fprintf(&f.asm, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, args, name, argBytes)
+	f.begin(name, args, "NOSPLIT", 0, argBytes, doc)
+}
+
+// fnFrame starts a function with frame bytes of stack, whose alignment is 8. A frame may be larger than
+// a function that must not split the stack is allowed.
+func (f *file) fnFrame(name, args string, frame, argBytes int, doc string) {
+	f.begin(name, args, "0", frame, argBytes, doc)
+}
+
+func (f *file) begin(name, args, flags string, frame, argBytes int, doc string) {
+	fmt.Fprintf(&f.asm, "\n// func %s(%s)\nTEXT ·%s(SB), %s, $%d-%d\n", name, args, name, flags, frame, argBytes)
 	fmt.Fprintf(&f.decl, "\n// %s %s\n//\n//go:noescape\nfunc %s(%s)\n", name, doc, name, args)
 }
 

@@ -1,0 +1,5 @@
+//go:build noasm
+
+package kernel
+
+const noAssembly = true
