@@ -1,0 +1,263 @@
+package model
+
+import (
+	"fmt"
+	"math/bits"
+
+	"draftlab/engine/compute"
+)
+
+// Options are the sizes of a model's buffers and the ways in which it may depart from its file.
+type Options struct {
+	// Context is the longest sequence in positions; 0 means the model's own limit, more than that is refused.
+	Context int
+	// Blocks is the number of key/value blocks of compute.BlockSlots positions each, at least 1.
+	Blocks int
+	// MaxRows, MaxSeqs and MaxOut bound a batch: rows, sequences, and rows with logits. At least 1 each.
+	MaxRows, MaxSeqs, MaxOut int
+	// TapLayers lists the hidden states to keep: id n is the input of layer n, and the id after the last
+	// layer's is the last layer's output before the final norm. Nil keeps none.
+	TapLayers []int
+	// Float32 decodes every weight to float32 and stores keys and values so: the path that checks the others.
+	Float32 bool
+	// Progress, if not nil, is told after each tensor how many of the weights (Config.ParamCount) are packed.
+	Progress func(done, total int64)
+}
+
+// maxBatch bounds Options.MaxRows, MaxSeqs and MaxOut.
+const maxBatch = 1 << 16
+
+// check reports the first option that is out of bounds for the model, and fills in Context.
+func (o *Options) check(c *Config) error {
+	if o.Context == 0 {
+		o.Context = c.MaxContext
+	}
+	if o.Context < 1 || o.Context > c.MaxContext {
+		return fmt.Errorf("context = %d: the model's limit is %d", o.Context, c.MaxContext)
+	}
+	if c.Window > 0 && o.Context > c.Window {
+		return fmt.Errorf("sliding window = %d: sliding-window attention is not supported; a context of at most %d does not need it (asked for: %d)",
+			c.Window, c.Window, o.Context)
+	}
+	for _, f := range []struct {
+		name    string
+		val, hi int
+	}{
+		{"blocks", o.Blocks, 1 << 24},
+		{"rows of a batch", o.MaxRows, maxBatch},
+		{"sequences of a batch", o.MaxSeqs, maxBatch},
+		{"output rows of a batch", o.MaxOut, maxBatch},
+	} {
+		if f.val < 1 || f.val > f.hi {
+			return fmt.Errorf("%s = %d: want 1 to %d", f.name, f.val, f.hi)
+		}
+	}
+	for i, n := range o.TapLayers {
+		if n < 0 || n > c.Layers {
+			return fmt.Errorf("tap layer %d: want 0 to %d", n, c.Layers)
+		}
+		for _, m := range o.TapLayers[:i] {
+			if m == n {
+				return fmt.Errorf("tap layer %d is listed twice", n)
+			}
+		}
+	}
+	return nil
+}
+
+// layer is one transformer block on the device.
+type layer struct {
+	attnNorm, ffnNorm compute.Vector
+	qkv, o            compute.Matrix
+	gate, up, down    compute.Matrix
+	attn              compute.AttentionSpec
+}
+
+// Model is a model on a device, with its key/value storage, its batch and its recorded pass. It belongs to
+// the goroutine that calls its device, and its memory is freed by the device's Close.
+type Model struct {
+	cfg Config
+	opt Options
+	dev compute.Device
+
+	embed   compute.Matrix // [Vocab, Hidden]; the same matrix as head if tied
+	head    compute.Matrix // [Vocab, Hidden]
+	outNorm compute.Vector
+	layers  []layer
+	kv      compute.KV
+
+	batch   *compute.Batch
+	program compute.Program
+
+	x     compute.Tensor  // [MaxRows, Hidden] residual stream
+	xn    compute.Operand // [MaxRows, Hidden] its norm
+	qkv   compute.Tensor  // [MaxRows, QKVRows]
+	att   compute.Operand // [MaxRows, Heads·HeadDim]
+	ff    compute.Operand // [MaxRows, FFN]
+	taps  []compute.Tensor
+	last  compute.Tensor  // [MaxOut, Hidden] the rows whose logits are wanted
+	lastn compute.Operand // [MaxOut, Hidden]
+	out   compute.Tensor  // [MaxOut, Vocab] logits
+
+	vectorBytes int64 // of norms and biases
+}
+
+// Config returns the architecture.
+func (m *Model) Config() Config { return m.cfg }
+
+// Options returns the options with Context resolved.
+func (m *Model) Options() Options { return m.opt }
+
+// Batch returns the batch that Forward runs. It is the same one always; fill it anew before each pass.
+func (m *Model) Batch() *compute.Batch { return m.batch }
+
+// KV returns the key/value storage, for CopyKV and for counting blocks.
+func (m *Model) KV() compute.KV { return m.kv }
+
+// allocate makes the buffers that passes share and records the pass.
+func (m *Model) allocate() error {
+	c, o, dev := &m.cfg, &m.opt, m.dev
+	kv, err := dev.NewKV(compute.KVSpec{
+		Layers: c.Layers, Heads: c.KVHeads, HeadDim: c.HeadDim, Blocks: o.Blocks, Float32: o.Float32,
+	})
+	if err != nil {
+		return fmt.Errorf("key/value storage: %w", err)
+	}
+	m.kv = kv
+	var inNorm, inAtt, inFF compute.Input // an operand serves every matrix that reads it
+	for i := range m.layers {
+		l := &m.layers[i]
+		inNorm |= l.qkv.Input() | l.gate.Input() | l.up.Input()
+		inAtt |= l.o.Input()
+		inFF |= l.down.Input()
+	}
+	m.x = dev.NewTensor(o.MaxRows, c.Hidden)
+	m.xn = dev.NewOperand(o.MaxRows, c.Hidden, inNorm)
+	m.qkv = dev.NewTensor(o.MaxRows, c.QKVRows())
+	m.att = dev.NewOperand(o.MaxRows, c.Heads*c.HeadDim, inAtt)
+	m.ff = dev.NewOperand(o.MaxRows, c.FFN, inFF)
+	for range o.TapLayers {
+		m.taps = append(m.taps, dev.NewTensor(o.MaxRows, c.Hidden))
+	}
+	m.last = dev.NewTensor(o.MaxOut, c.Hidden)
+	m.lastn = dev.NewOperand(o.MaxOut, c.Hidden, m.head.Input())
+	m.out = dev.NewTensor(o.MaxOut, c.Vocab)
+	m.batch = compute.NewBatch(o.MaxRows, o.MaxSeqs, o.MaxOut)
+	m.program = dev.Record(m.batch, m.pass)
+	return nil
+}
+
+// pass is the forward pass of every known family, top to bottom.
+func (m *Model) pass(r compute.Recorder) {
+	eps := m.cfg.NormEps
+	r.EmbedRows(m.x, m.embed)
+	for i := range m.layers {
+		l := &m.layers[i]
+		m.tap(r, i)
+
+		// Attention: x += O·attention(norm(x)).
+		r.Norm(m.xn, m.x, l.attnNorm, eps)
+		r.MatMul(m.qkv, l.qkv, m.xn, compute.Store)
+		r.RopeAppend(m.qkv, m.kv, &l.attn) // q and k: bias, norm, rotation; k and v: into the cache
+		r.Attention(m.att, m.qkv, m.kv, &l.attn)
+		r.MatMul(m.x, l.o, m.att, compute.Add)
+
+		// Feed forward: x += down·(silu(gate·norm(x)) ⊙ up·norm(x)).
+		r.Norm(m.xn, m.x, l.ffnNorm, eps)
+		r.SwiGLU(m.ff, l.gate, l.up, m.xn)
+		r.MatMul(m.x, l.down, m.ff, compute.Add)
+	}
+	m.tap(r, len(m.layers))
+
+	// Logits, for the rows whose logits are wanted only.
+	r.SelectOut(m.last, m.x)
+	r.Norm(m.lastn, m.last, m.outNorm, eps)
+	r.Head(m.out, m.head, m.lastn)
+}
+
+// tap keeps the residual stream as it is now if id n is tapped.
+func (m *Model) tap(r compute.Recorder, n int) {
+	for j, id := range m.opt.TapLayers {
+		if id == n {
+			r.CopyRows(m.taps[j], m.x)
+		}
+	}
+}
+
+// Forward runs the pass on what the batch holds: it appends keys and values, and sets logits, taps and
+// Batch.Best. The error is for what a caller's caller may get wrong, and leaves everything untouched: a
+// token outside the vocabulary, or a position beyond the context.
+//
+// It panics if the batch breaks its own contract (rows out of order, a slot outside its blocks).
+func (m *Model) Forward() error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	m.dev.Run(m.program)
+	return nil
+}
+
+// check looks at every index that kernels will follow unchecked.
+func (m *Model) check() error {
+	b := m.batch
+	if b.Rows < 1 || b.Rows > m.opt.MaxRows {
+		panic(fmt.Sprintf("model: batch of %d rows, want 1 to %d", b.Rows, m.opt.MaxRows))
+	}
+	for r := range b.Rows {
+		if t := b.Token[r]; t < 0 || int(t) >= m.cfg.Vocab {
+			return fmt.Errorf("token id %d: the vocabulary has %d", t, m.cfg.Vocab)
+		}
+		if p := b.Pos[r]; p < 0 || int(p) >= m.opt.Context {
+			return fmt.Errorf("position %d is beyond the context of %d tokens", p, m.opt.Context)
+		}
+		m.checkSlots(r)
+	}
+	for i, r := range b.Out[:b.Outs] {
+		if r < 0 || int(r) >= b.Rows || i > 0 && r <= b.Out[i-1] {
+			panic(fmt.Sprintf("model: output row %d of a batch of %d, want ascending rows", r, b.Rows))
+		}
+	}
+	return nil
+}
+
+// checkSlots panics unless row r's sequence has a block for every slot that the row reads or writes.
+func (m *Model) checkSlots(r int) {
+	b := m.batch
+	s := b.Seq[r]
+	if s < 0 || int(s) >= len(b.Blocks) || r > 0 && s < b.Seq[r-1] {
+		panic(fmt.Sprintf("model: row %d belongs to sequence %d of %d, want non-decreasing numbers", r, s, len(b.Blocks)))
+	}
+	table := b.Blocks[s]
+	slots := int32(len(table) * compute.BlockSlots)
+	last := b.Tail[r] - 1
+	if mask := b.Mask[r]; mask != 0 {
+		last = b.Tail[r] + int32(bits.Len64(mask)) - 1
+	}
+	if b.Slot[r] < 0 || b.Slot[r] >= slots || b.Tail[r] < 0 || last >= slots {
+		panic(fmt.Sprintf("model: row %d writes slot %d and reads up to slot %d of a sequence of %d", r, b.Slot[r], last, slots))
+	}
+	if r > 0 && b.Seq[r-1] == s {
+		return // its blocks have been looked at
+	}
+	for _, id := range table {
+		if id < 0 || int(id) >= m.kv.Blocks() {
+			panic(fmt.Sprintf("model: block %d of %d in the table of sequence %d", id, m.kv.Blocks(), s))
+		}
+	}
+}
+
+// Logits copies the logits of the first outs output rows to dst, [outs, Vocab].
+func (m *Model) Logits(dst []float32, outs int) {
+	if outs > m.batch.Outs || len(dst) != outs*m.cfg.Vocab {
+		panic(fmt.Sprintf("model: %d floats for %d rows of logits; the batch has %d of %d", len(dst), outs, m.batch.Outs, m.cfg.Vocab))
+	}
+	m.dev.Read(m.out, outs, dst)
+}
+
+// Tap copies the first rows rows of tap j (of Options.TapLayers) to dst, [rows, Hidden].
+func (m *Model) Tap(j, rows int, dst []float32) {
+	if rows > m.batch.Rows || len(dst) != rows*m.cfg.Hidden {
+		panic(fmt.Sprintf("model: %d floats for %d tapped rows; the batch has %d of %d", len(dst), rows, m.batch.Rows, m.cfg.Hidden))
+	}
+	m.dev.Read(m.taps[j], rows, dst)
+}
