@@ -22,6 +22,3 @@ func vectorAVX512(s *Set) {
 func vector256(s *Set) {
 	s.Quantize, s.CopyUnits, s.Rope, s.SumOrdered = quantizeAVX2, copyUnitsAVX2, ropeAVX2, sumOrderedAVX2
 }
-
-func attentionAVX2(s *Set)   {}
-func attentionAVX512(s *Set) {}
