@@ -136,12 +136,13 @@ func (g *generator) Tensor(name string) (weights.Tensor, bool) {
 	t := weights.Tensor{Name: name, Type: quant.F32, Shape: g.shape(r)}
 	key := mix(g.seed ^ fnv(name))
 	if len(t.Shape) == 1 {
-		mean, spread := float32(1), float32(0.1) // a norm's gain
+		mean := float32(1) // a norm's gain
 		if r == roleQBias || r == roleKBias || r == roleVBias {
 			mean = 0
 		}
 		t.Data = g.buffer(4 * t.Shape[0])
-		fillFloats(t.Data, key, mean, spread)
+		fillBits(t.Data, key)
+		toFloats(t.Data, mean, 0.1)
 		return t, true
 	}
 	t.Type = g.typ

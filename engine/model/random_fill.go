@@ -18,25 +18,17 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// bits64 yields the random words of one tensor: word i is mix(key + i·γ), γ being SplitMix64's increment.
-type bits64 uint64
-
-func (b *bits64) next() uint64 {
-	*b += 0x9e3779b97f4a7c15
-	return mix(uint64(*b))
-}
-
-// bytes fills p, 8 bytes a word.
-func (b *bits64) bytes(p []byte) {
-	for len(p) >= 8 {
-		binary.LittleEndian.PutUint64(p, b.next())
-		p = p[8:]
+// fillBits fills dst with random bits: word i is mix(key + (i+1)·γ), γ being SplitMix64's increment.
+func fillBits(dst []byte, key uint64) {
+	const gamma = 0x9e3779b97f4a7c15
+	for len(dst) >= 8 {
+		key += gamma
+		binary.LittleEndian.PutUint64(dst, mix(key))
+		dst = dst[8:]
 	}
-	if len(p) > 0 {
-		var last [8]byte
-		binary.LittleEndian.PutUint64(last[:], b.next())
-		copy(p, last[:])
-	}
+	var last [8]byte
+	binary.LittleEndian.PutUint64(last[:], mix(key+gamma))
+	copy(dst, last[:])
 }
 
 // uniformStd is the standard deviation of n equally likely consecutive integers.
@@ -60,115 +52,96 @@ func newScales(rms, ratio float64) *scales {
 	return s
 }
 
-// fillRandom fills dst with whole blocks of the format: uniform codes, scaled so that the decoded weights have mean 0
-// and a standard deviation of about std. It draws codes and scales as bits and encodes no element, because
-// making a gigabyte of weights must not take longer than packing it.
+// put writes factor i of 16 at p, and with offset the offset behind it.
+func (s *scales) put(p []byte, i byte, offset bool) {
+	binary.LittleEndian.PutUint16(p, s.d[i&15])
+	if offset {
+		binary.LittleEndian.PutUint16(p[2:], s.m[i&15])
+	}
+}
+
+// fillRandom fills dst with whole blocks of the format: uniform codes, scaled so that the decoded weights
+// have mean 0 and a standard deviation of about std. It fills everything with random bits, takes codes as
+// they come and replaces the scales, and encodes no element: making a gigabyte of weights must not take
+// longer than packing it.
 func fillRandom(t quant.Type, dst []byte, key uint64, std float64) {
-	b := bits64(key)
+	fillBits(dst, key)
 	size := t.BlockBytes()
 	switch t {
 	case quant.F32:
-		fillFloats(dst, key, 0, float32(std))
+		toFloats(dst, 0, std)
 	case quant.F16, quant.BF16:
-		fillHalves(t, dst, &b, std)
+		toHalves(t, dst, std)
 	case quant.Q4_0, quant.Q5_0, quant.Q8_0: // d, [fifth bits], codes
 		levels := map[quant.Type]float64{quant.Q4_0: 16, quant.Q5_0: 32, quant.Q8_0: 256}[t]
 		s := newScales(std/uniformStd(levels), 0)
 		for ; len(dst) >= size; dst = dst[size:] {
-			binary.LittleEndian.PutUint16(dst, s.d[b.next()>>60])
-			b.bytes(dst[2:size])
+			s.put(dst, dst[0], false)
 		}
 	case quant.Q4_1, quant.Q5_1: // d, m, [fifth bits], codes
 		levels := map[quant.Type]float64{quant.Q4_1: 16, quant.Q5_1: 32}[t]
 		s := newScales(std/uniformStd(levels), -(levels-1)/2)
 		for ; len(dst) >= size; dst = dst[size:] {
-			i := b.next() >> 60
-			binary.LittleEndian.PutUint16(dst, s.d[i])
-			binary.LittleEndian.PutUint16(dst[2:], s.m[i])
-			b.bytes(dst[4:size])
+			s.put(dst, dst[0], true)
 		}
-	case quant.Q4_K, quant.Q5_K:
-		fillK45(t, dst, &b, std)
+	case quant.Q4_K:
+		toK45(dst, size, 16, std)
+	case quant.Q5_K:
+		toK45(dst, size, 32, std)
 	case quant.Q6_K:
-		fillK6(dst, &b, std)
+		toK6(dst, size, std)
 	default:
 		panic(fmt.Sprintf("model: no random weights of type %v", t))
 	}
 }
 
-// fillFloats writes float32 uniform around mean with the standard deviation std.
-func fillFloats(dst []byte, key uint64, mean, std float32) {
-	b := bits64(key)
-	scale := float32(math.Sqrt(12)) * std / (1 << 24)
-	put := func(p []byte, u uint32) {
-		v := mean + float32(float32(int32(u>>8)-1<<23)*scale)
-		binary.LittleEndian.PutUint32(p, math.Float32bits(v))
-	}
-	for ; len(dst) >= 8; dst = dst[8:] {
-		u := b.next()
-		put(dst, uint32(u))
-		put(dst[4:], uint32(u>>32))
-	}
-	if len(dst) >= 4 {
-		put(dst, uint32(b.next()))
+// toFloats turns random words into float32 uniform around mean with the standard deviation std.
+func toFloats(dst []byte, mean float32, std float64) {
+	scale := float32(math.Sqrt(12) * std / (1 << 24))
+	for ; len(dst) >= 4; dst = dst[4:] {
+		u := int32(binary.LittleEndian.Uint32(dst)>>8) - 1<<23
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(mean+float32(float32(u)*scale)))
 	}
 }
 
-// fillHalves writes 2-byte floats, each one of 256 equally spaced values.
-func fillHalves(t quant.Type, dst []byte, b *bits64, std float64) {
+// toHalves turns random words into 2-byte floats, each one of 256 equally spaced values.
+func toHalves(t quant.Type, dst []byte, std float64) {
 	var values [256]uint16
 	for i := range values {
 		v := float32((float64(i) - 127.5) * std / uniformStd(256))
 		if t == quant.BF16 {
-			values[i] = uint16(math.Float32bits(v) >> 16)
+			values[i] = quant.F32ToBF16(v)
 		} else {
 			values[i] = quant.F32ToF16(v)
 		}
 	}
-	var u uint64
-	for i := 0; len(dst) >= 2; i++ {
-		if u >>= 8; i%8 == 0 {
-			u = b.next()
-		}
-		binary.LittleEndian.PutUint16(dst, values[uint8(u)])
-		dst = dst[2:]
+	for ; len(dst) >= 2; dst = dst[2:] {
+		binary.LittleEndian.PutUint16(dst, values[dst[0]])
 	}
 }
 
-// fillK45 writes blocks of Q4_K and Q5_K: d, dmin, eight 6-bit scales and offsets in 12 bytes, codes. Each
-// sub-block's offset equals its scale, and dmin is d times half the range of codes, so that the mean is 0.
-func fillK45(t quant.Type, dst []byte, b *bits64, std float64) {
-	levels := 16.0
-	if t == quant.Q5_K {
-		levels = 32
-	}
+// toK45 makes blocks of Q4_K (16 levels) and Q5_K (32): d, dmin, eight 6-bit scales and offsets in 12 bytes,
+// codes. Each sub-block's offset equals its scale, and dmin is d times half the range of codes, so that
+// the mean is 0.
+func toK45(dst []byte, size int, levels, std float64) {
 	// Sub-block scales are uniform in 32…63; the root of their mean square is 48.4.
 	s := newScales(std/uniformStd(levels)/48.4, (levels-1)/2)
-	for size := t.BlockBytes(); len(dst) >= size; dst = dst[size:] {
-		i := b.next() >> 60
-		binary.LittleEndian.PutUint16(dst, s.d[i])
-		binary.LittleEndian.PutUint16(dst[2:], s.m[i])
-		var sub [8]byte
-		binary.LittleEndian.PutUint64(sub[:], b.next())
-		for j := range sub {
-			sub[j] = sub[j]&31 | 32
-		}
+	for ; len(dst) >= size; dst = dst[size:] {
+		s.put(dst, dst[0], true)
 		for j := range 4 {
-			lo, hi := sub[j], sub[j+4]
+			lo, hi := dst[4+j]&31|32, dst[8+j]&31|32
 			dst[4+j] = lo | hi>>4<<6 // scales 0–3, and the upper bits of 4–7
 			dst[8+j] = lo | hi>>4<<6 // offsets likewise
 			dst[12+j] = hi&15 | hi<<4
 		}
-		b.bytes(dst[16:size])
 	}
 }
 
-// fillK6 writes blocks of Q6_K: low bits, high bits, sixteen 8-bit scales of magnitude 64…127 and either sign, d.
-func fillK6(dst []byte, b *bits64, std float64) {
-	// The root of the mean square of the scales is 97.2.
+// toK6 makes blocks of Q6_K: low bits, high bits, sixteen 8-bit scales of magnitude 64…127 and either sign, d.
+func toK6(dst []byte, size int, std float64) {
+	// The root of the mean square of the scales is 97.2; they carry the sign.
 	s := newScales(std/uniformStd(64)/97.2, 0)
-	for size := quant.Q6_K.BlockBytes(); len(dst) >= size; dst = dst[size:] {
-		b.bytes(dst[:208])
+	for ; len(dst) >= size; dst = dst[size:] {
 		for j := 192; j < 208; j++ {
 			v := int8(dst[j]&63 | 64)
 			if dst[j]&128 != 0 {
@@ -176,6 +149,6 @@ func fillK6(dst []byte, b *bits64, std float64) {
 			}
 			dst[j] = byte(v)
 		}
-		binary.LittleEndian.PutUint16(dst[208:], s.d[b.next()>>60&7])
+		s.put(dst[208:], dst[208]&7, false)
 	}
 }
