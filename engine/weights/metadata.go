@@ -148,6 +148,16 @@ func (m Metadata) Floats(key string) ([]float64, bool) {
 	return out, true
 }
 
+// Value returns a value as the Go type that WriteGGUF writes back alike: uint32, string, []float32, ….
+// The caller owns a slice. It never records an error.
+func (m Metadata) Value(key string) (any, bool) {
+	v, ok := m.values[key]
+	if !ok {
+		return nil, false
+	}
+	return v.native(), true
+}
+
 var integers = []valueType{typeU8, typeI8, typeU16, typeI16, typeU32, typeI32, typeU64, typeI64}
 
 // find returns the key's value if it is of one of the types, and records an error if it is of another.
@@ -212,4 +222,48 @@ func (v value) float(i int) float64 {
 		return float64(math.Float32frombits(uint32(v.bits(i))))
 	}
 	return math.Float64frombits(v.bits(i))
+}
+
+// native returns the value as the Go type of the same width.
+func (v value) native() any {
+	switch v.typ {
+	case typeString:
+		if v.array {
+			return stringsIn(v.raw, v.n)
+		}
+		return v.raw
+	case typeBool:
+		return elements(v, func(i int) bool { return v.raw[i] == 1 })
+	case typeF32:
+		return elements(v, func(i int) float32 { return math.Float32frombits(uint32(v.bits(i))) })
+	case typeF64:
+		return elements(v, v.float)
+	case typeU8:
+		return elements(v, func(i int) uint8 { return v.raw[i] })
+	case typeI8:
+		return elements(v, func(i int) int8 { return int8(v.raw[i]) })
+	case typeU16:
+		return elements(v, func(i int) uint16 { return uint16(v.bits(i)) })
+	case typeI16:
+		return elements(v, func(i int) int16 { return int16(v.bits(i)) })
+	case typeU32:
+		return elements(v, func(i int) uint32 { return uint32(v.bits(i)) })
+	case typeI32:
+		return elements(v, func(i int) int32 { return int32(v.bits(i)) })
+	case typeU64:
+		return elements(v, v.bits)
+	}
+	return elements(v, func(i int) int64 { return int64(v.bits(i)) })
+}
+
+// elements returns the lone element, or a slice of all if the value is an array.
+func elements[T any](v value, at func(i int) T) any {
+	if !v.array {
+		return at(0)
+	}
+	out := make([]T, v.n)
+	for i := range out {
+		out[i] = at(i)
+	}
+	return out
 }

@@ -10,7 +10,7 @@ import (
 // Kind says what the elements of a tensor are.
 type Kind uint8
 
-// The kinds of tensor. All but Weights occur in safetensors only, for the index maps of drafters.
+// The kinds of tensor. All but Weights are for the index maps of drafters; GGUF has no Bool.
 const (
 	Weights Kind = iota // numbers in the block format Tensor.Type
 	I32                 // 4-byte little-endian integers
@@ -62,6 +62,20 @@ func (t Tensor) TypeName() string {
 	return t.Kind.String()
 }
 
+// Floats decodes the elements of a Weights tensor; another kind is an error. It takes 4 bytes an
+// element and is for vectors, checks and export: large matrices are better repacked row by row.
+func (t Tensor) Floats() ([]float32, error) {
+	if t.Kind != Weights || !t.Type.Known() {
+		return nil, fmt.Errorf("tensor %s holds %s, want weights", quoteShort(t.Name), t.TypeName())
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	out := make([]float32, t.Elements())
+	quant.Decode(t.Type, out, t.Data)
+	return out, nil
+}
+
 // Int64s returns the elements of an I32 or I64 tensor; any other kind is an error.
 func (t Tensor) Int64s() ([]int64, error) {
 	if t.Kind != I64 && t.Kind != I32 {
@@ -94,6 +108,22 @@ func (t Tensor) Bools() ([]bool, error) {
 	return out, nil
 }
 
+// FromFloats returns a tensor with the given values encoded as typ, to be written. It is an error
+// if the shape does not hold exactly the values or its innermost dimension cuts a block.
+func FromFloats(name string, typ quant.Type, values []float32, shape ...int) (Tensor, error) {
+	t := Tensor{Name: name, Type: typ, Shape: shape}
+	n, err := byteSize(Weights, typ, shape)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("tensor %s: %w", quoteShort(name), err)
+	}
+	if t.Elements() != len(values) {
+		return Tensor{}, fmt.Errorf("tensor %s: shape %v for %d values", quoteShort(name), shape, len(values))
+	}
+	t.Data = make([]byte, n)
+	quant.Encode(typ, t.Data, values)
+	return t, nil
+}
+
 // FromInts returns an I64 tensor with the given values, to be written.
 func FromInts(name string, values []int64, shape ...int) Tensor {
 	data := make([]byte, 0, 8*len(values))
@@ -112,6 +142,19 @@ func FromBools(name string, values []bool, shape ...int) Tensor {
 		}
 	}
 	return Tensor{Name: name, Kind: Bool, Type: NotWeights, Shape: shape, Data: data}
+}
+
+// check reports whether Data has the bytes that kind, type and shape ask for. It holds for every
+// tensor of a File; one that a caller made may break it.
+func (t Tensor) check() error {
+	n, err := byteSize(t.Kind, t.Type, t.Shape)
+	if err == nil && n != len(t.Data) {
+		err = fmt.Errorf("%d bytes of data, but shape %v of %s takes %d", len(t.Data), t.Shape, t.TypeName(), n)
+	}
+	if err != nil {
+		return fmt.Errorf("tensor %s: %w", quoteShort(t.Name), err)
+	}
+	return nil
 }
 
 // byteSize returns the bytes that the elements take, with every product checked, so that a shape
