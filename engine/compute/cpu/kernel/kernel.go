@@ -36,6 +36,9 @@
 //	                                             weight = (d·s)·(code−32)      Q6_K
 //	F16, BF16, F32   per column k: 16 values     weight = value
 //
+// K formats have whole super-blocks of 256 columns. Codes of W8SM and W8K are below 32 and those of W6K below 64:
+// AVX2 adds products in 16 bits that would overflow otherwise.
+//
 // # Packed activations
 //
 // Rows are cut into tiles of at most [TileRows]; a tile of T rows holds, for each block of 32

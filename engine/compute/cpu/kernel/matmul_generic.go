@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"unsafe"
+
+	"draftlab/engine/quant"
 )
 
 // matmulGeneric fills in the oracle's matrix products.
@@ -201,7 +203,7 @@ func column(lanes *[GroupRows]float32, f Format, group []byte, k int) {
 	case BF16:
 		p := group[k*32:][:32]
 		for i := range lanes {
-			lanes[i] = math.Float32frombits(uint32(le.Uint16(p[2*i:])) << 16)
+			lanes[i] = quant.BF16ToF32(le.Uint16(p[2*i:]))
 		}
 	default:
 		p := group[k*64:][:64]

@@ -160,12 +160,23 @@ func b2i(b bool) int {
 	return 0
 }
 
-// exact returns the product in float64 and the sum of its terms' magnitudes.
-func (p *product) exact(row, col int) (sum, size float64) {
+// exact returns all outputs in float64, [rows][groups·16], and the sums of their terms' magnitudes.
+func (p *product) exact() (sums, sizes [][]float64) {
 	cols := p.blocks * BlockCols
-	group := p.w[col/GroupRows*len(p.w)/p.groups:]
 	weights := make([]float32, cols)
-	DecodeRow(weights, p.f, group, col%GroupRows, cols)
+	sums, sizes = make([][]float64, p.rows), make([][]float64, p.rows)
+	for col := range p.groups * GroupRows {
+		DecodeRow(weights, p.f, p.w[col/GroupRows*len(p.w)/p.groups:], col%GroupRows, cols)
+		for row := range p.rows {
+			sum, size := p.dot(weights, row)
+			sums[row], sizes[row] = append(sums[row], sum), append(sizes[row], size)
+		}
+	}
+	return sums, sizes
+}
+
+// dot returns the product of decoded weights with a row of the tile, and the sum of the terms' magnitudes.
+func (p *product) dot(weights []float32, row int) (sum, size float64) {
 	for k, w := range weights {
 		var a float64
 		if p.f.Float() {
@@ -173,7 +184,7 @@ func (p *product) exact(row, col int) (sum, size float64) {
 			a = float64(math.Float32frombits(binary.LittleEndian.Uint32(unit[k%BlockCols*4:])))
 		} else {
 			unit := p.x[(k/BlockCols*p.rows+row)*IntUnit:]
-			s := math.Float32frombits(binary.LittleEndian.Uint32(unit[32:]))
+			s := math.Float32frombits(binary.LittleEndian.Uint32(unit[atUnitScale:]))
 			a = float64(int8(unit[k%BlockCols])) * float64(s)
 		}
 		sum += float64(w) * a
@@ -228,6 +239,7 @@ func checkProduct(t *testing.T, r *rand.Rand, p *product) {
 	for i := range before {
 		before[i] = float32(r.NormFloat64())
 	}
+	sums, sizes := p.exact()
 	var first []float32 // of the assembly sets
 	for _, s := range Sets() {
 		y := p.run(t, s, ldy, false, nil)
@@ -241,7 +253,7 @@ func checkProduct(t *testing.T, r *rand.Rand, p *product) {
 					}
 					continue
 				}
-				sum, size := p.exact(row, col)
+				sum, size := sums[row][col], sizes[row][col]
 				if d := math.Abs(float64(y[i]) - sum); !(d <= 1e-5*size+1e-30) {
 					t.Fatalf("%s, %d blocks, %d groups: y[%d][%d] = %g, want %g (terms %g)", s.Name, p.blocks, p.groups, row, col, y[i], sum, size)
 				}

@@ -3,6 +3,8 @@ package kernel
 import (
 	"encoding/binary"
 	"math"
+
+	"draftlab/engine/quant"
 )
 
 // DecodeRow writes row lane of a packed group as cols float32, equal to the bit to quant.Decode
@@ -75,7 +77,7 @@ func decodeFloats(dst []float32, f Format, group []byte, lane int) {
 		case F16:
 			dst[k] = halfAt(group, i)
 		case BF16:
-			dst[k] = math.Float32frombits(uint32(le.Uint16(group[2*i:])) << 16)
+			dst[k] = quant.BF16ToF32(le.Uint16(group[2*i:]))
 		default:
 			dst[k] = math.Float32frombits(le.Uint32(group[4*i:]))
 		}
@@ -83,23 +85,4 @@ func decodeFloats(dst []float32, f Format, group []byte, lane int) {
 }
 
 // halfAt returns the i-th float16 of p as float32, exactly.
-func halfAt(p []byte, i int) float32 { return halfToFloat(binary.LittleEndian.Uint16(p[2*i:])) }
-
-// halfToFloat converts an IEEE 754 binary16. The bits shifted into a float32's places are too
-// small by 2^112, subnormals included; infinities and NaNs get the largest exponent instead, and
-// a signalling NaN becomes quiet, as in hardware.
-func halfToFloat(h uint16) float32 {
-	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
-	if rest >= 0x1f<<23 {
-		return math.Float32frombits(sign | rest | 0xff<<23 | quietBit(rest))
-	}
-	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(rest)*(1<<112)))
-}
-
-// quietBit returns the quiet bit for a NaN's fraction and 0 for an infinity's.
-func quietBit(bits uint32) uint32 {
-	if bits&0x7fffff != 0 {
-		return 1 << 22
-	}
-	return 0
-}
+func halfAt(p []byte, i int) float32 { return quant.F16ToF32(binary.LittleEndian.Uint16(p[2*i:])) }

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// prefetch512 is how far ahead of the weights in use the AVX-512 kernels prefetch, in bytes. The
+// distance512 is how far ahead of the weights in use the AVX-512 kernels prefetch, in bytes. The
 // hardware's own prefetcher keeps up with one row; with eight the kernel's loads come too far
 // apart for it.
-const prefetch512 = 4096
+const distance512 = 4096
 
 // Registers of the AVX-512 integer kernels: Z0–Z7 unpacked codes of a block's eight k-quads, then
 // (row r) float sums, integer sums, and single ones.
@@ -51,9 +51,6 @@ func intAVX512(f *file, q *intFormat, rows int, name string) {
 	}
 	f.label("block")
 	factors512(f, q)
-	for line := 0; line*64 < stride; line++ {
-		f.p("PREFETCHT0 %d(SI)", prefetch512+64*line)
-	}
 	if q.halves {
 		dots512(f, q, rows, codes, 0, 4, atMinus32a)
 		sums512(f, rows, zD, "")
@@ -107,6 +104,7 @@ func dots512(f *file, q *intFormat, rows, codes, from, to, init int) {
 		}
 	}
 	for k := from; k < to; k++ {
+		prefetch512(f, q, k)
 		if !q.nibbles {
 			f.p("VMOVDQU32 %d(SI), Z%d", codes+64*k, k)
 		} else if k%2 == 0 {
@@ -117,6 +115,16 @@ func dots512(f *file, q *intFormat, rows, codes, from, to, init int) {
 		for r := range rows {
 			f.p("VPDPBUSD.BCST %d(DI), Z%d, Z%d", r*intUnit+4*k, k, zDot+r)
 		}
+	}
+}
+
+// prefetch512 prefetches its share of the cache lines of the block distance512 ahead. Spread over
+// the k-quads they find a free fill buffer more often than all at once.
+func prefetch512(f *file, q *intFormat, quad int) {
+	stride, _ := q.blockBytes()
+	lines := (stride + 63) / 64
+	for line := (quad*lines + 7) / 8; line < ((quad+1)*lines+7)/8; line++ {
+		f.p("PREFETCHT0 %d(SI)", distance512+64*line)
 	}
 }
 
@@ -209,7 +217,7 @@ func floatGroups512(f *file, format string, bytes, rows, n int) {
 	}
 	for g := range n {
 		for line := 0; line < 16*bytes*unroll; line += 64 {
-			f.p("PREFETCHT0 %d%s", prefetch512+line, place[g])
+			f.p("PREFETCHT0 %d%s", distance512+line, place[g])
 		}
 	}
 	f.p("ADDQ $%d, SI", 16*bytes*unroll)
