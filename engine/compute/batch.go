@@ -21,6 +21,8 @@ type Batch struct {
 	Outs int     // rows whose logits are wanted
 	Out  []int32 // [MaxOut] their row indices, ascending
 	Best []int32 // [MaxOut] set by Head: arg-max of each output row
+	// BestLogit is the logit of Best, set by Head; a row of NaN alone has Best 0 and a NaN here.
+	BestLogit []float32 // [MaxOut]
 }
 
 // NewBatch allocates a batch for at most maxRows rows of maxSeqs sequences, maxOut of them with logits.
@@ -31,7 +33,7 @@ func NewBatch(maxRows, maxSeqs, maxOut int) *Batch {
 		Token: i32(maxRows), Pos: i32(maxRows), Slot: i32(maxRows), Seq: i32(maxRows),
 		Tail: i32(maxRows), Mask: make([]uint64, maxRows),
 		Blocks: make([][]int32, maxSeqs),
-		Out:    i32(maxOut), Best: i32(maxOut),
+		Out:    i32(maxOut), Best: i32(maxOut), BestLogit: make([]float32, maxOut),
 	}
 }
 

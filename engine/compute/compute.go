@@ -173,6 +173,7 @@ type Recorder interface {
 	CopyRows(dst, src Tensor)
 	// SelectOut sets dst[i] = src[Batch.Out[i]]; operations after it work on the output rows.
 	SelectOut(dst, src Tensor)
-	// Head sets logits[i] = W·x[i] and Batch.Best[i] to the arg-max (the lowest id among equals).
+	// Head sets logits[i] = W·x[i], Batch.Best[i] to the arg-max (the lowest id among equals) and
+	// Batch.BestLogit[i] to its logit.
 	Head(logits Tensor, w Matrix, x Operand)
 }

@@ -191,6 +191,6 @@ func (s *bestOf) run(w *worker, b *compute.Batch, rows int) {
 				best = c
 			}
 		}
-		b.Best[r] = best.id
+		b.Best[r], b.BestLogit[r] = best.id, best.logit
 	}
 }

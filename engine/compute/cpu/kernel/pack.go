@@ -128,14 +128,11 @@ func PackGroup(dst []byte, t quant.Type, rows *[GroupRows][]byte, cols int) {
 // zeroCodes writes codes that mean zero, so that a row without data is exactly zero whatever its
 // factors (which are zero as well) are multiplied with.
 func zeroCodes(dst []byte, f Format, lane, cols int) {
-	var codes [BlockCols]byte
-	zero := f.zero()
+	zero := uint64(f.zero()) * eachByte
 	if zero == 0 {
 		return
 	}
-	for i := range codes {
-		codes[i] = zero
-	}
+	codes := codes32{zero, zero, zero, zero}
 	for b := range Blocks(f, cols) {
 		_, _, at := f.place(b)
 		f.putCodes(dst[at:], lane, &codes)
@@ -155,25 +152,53 @@ func (f Format) zero() byte {
 	return 0
 }
 
-// putCodes scatters a row's 32 codes of one block into the lane's bytes of the 16-row block.
-func (f Format) putCodes(block []byte, lane int, codes *[BlockCols]byte) {
+// codes32 holds a row's 32 codes of one block, one a byte, column 0 lowest.
+type codes32 [BlockCols / 8]uint64
+
+// eachByte times a byte is that byte eight times over.
+const eachByte = 0x0101010101010101
+
+// putCodes scatters a row's codes of one block into the lane's bytes of the 16-row block.
+func (f Format) putCodes(block []byte, lane int, codes *codes32) {
 	le := binary.LittleEndian
+	block = block[lane*4:]
 	if shapes[f].codes == 512 {
-		for q := range BlockCols / 4 {
-			copy(block[q*64+lane*4:], codes[q*4:q*4+4])
+		for i, c := range codes {
+			le.PutUint32(block[i*128:], uint32(c))
+			le.PutUint32(block[i*128+64:], uint32(c>>32))
 		}
 		return
 	}
-	for j := range BlockCols / 8 {
-		low, high := le.Uint32(codes[j*8:]), le.Uint32(codes[j*8+4:])
-		le.PutUint32(block[j*64+lane*4:], low|high<<4)
+	for i, c := range codes {
+		le.PutUint32(block[i*64:], uint32(c|c>>32<<4))
 	}
+}
+
+// getCodes is the inverse of putCodes.
+func (f Format) getCodes(block []byte, lane int) (codes codes32) {
+	le := binary.LittleEndian
+	block = block[lane*4:]
+	for i := range codes {
+		if shapes[f].codes == 512 {
+			codes[i] = uint64(le.Uint32(block[i*128:])) | uint64(le.Uint32(block[i*128+64:]))<<32
+			continue
+		}
+		v := uint64(le.Uint32(block[i*64:]))
+		codes[i] = (v | v>>4<<32) & (15 * eachByte)
+	}
+	return codes
 }
 
 // packFloats transposes a row of floats: column k of the group holds its 16 rows side by side.
 func packFloats(dst []byte, t quant.Type, lane int, row []byte) {
-	size := t.BlockBytes()
-	for k := 0; k*size < len(row); k++ {
-		copy(dst[(k*GroupRows+lane)*size:], row[k*size:(k+1)*size])
+	le := binary.LittleEndian
+	if t == quant.F32 {
+		for k := 0; k < len(row)/4; k++ {
+			le.PutUint32(dst[(k*GroupRows+lane)*4:], le.Uint32(row[k*4:]))
+		}
+		return
+	}
+	for k := 0; k < len(row)/2; k++ {
+		le.PutUint16(dst[(k*GroupRows+lane)*2:], le.Uint16(row[k*2:]))
 	}
 }

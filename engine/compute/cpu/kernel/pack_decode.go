@@ -17,57 +17,43 @@ func DecodeRow(dst []float32, f Format, group []byte, lane, cols int) {
 		return
 	}
 	for b := 0; b*BlockCols < cols; b++ {
-		var codes [BlockCols]byte
 		head, sub, at := f.place(b)
-		f.getCodes(group[at:], lane, &codes)
+		codes := f.getCodes(group[at:], lane)
 		decodeBlock(dst[b*BlockCols:min(cols, (b+1)*BlockCols)], f, group[head:], group[sub:], lane, &codes)
 	}
 }
 
 // decodeBlock turns the codes of one block into floats. Products of a factor and codes are exact
 // in float32 (11 bits of a float16 by at most 13), so only the sum with an offset rounds.
-func decodeBlock(dst []float32, f Format, head, sub []byte, lane int, codes *[BlockCols]byte) {
+func decodeBlock(dst []float32, f Format, head, sub []byte, lane int, codes *codes32) {
 	d := halfAt(head, lane)
 	switch f {
 	case W4S, W8S:
 		zero := int(f.zero())
 		for i := range dst {
-			dst[i] = d * float32(int(codes[i])-zero)
+			dst[i] = d * float32(int(codes.code(i))-zero)
 		}
 	case W4SM, W8SM:
 		m := halfAt(head, GroupRows+lane)
 		for i := range dst {
-			dst[i] = float32(d*float32(codes[i])) + m
+			dst[i] = float32(d*float32(codes.code(i))) + m
 		}
 	case W4K, W8K:
 		s := d * float32(sub[lane])
 		m := halfAt(head, GroupRows+lane) * float32(sub[GroupRows+lane])
 		for i := range dst {
-			dst[i] = float32(s*float32(codes[i])) - m
+			dst[i] = float32(s*float32(codes.code(i))) - m
 		}
 	case W6K:
 		for i := range dst {
 			s := d * float32(int8(sub[i/16*GroupRows+lane]))
-			dst[i] = s * float32(int(codes[i])-32)
+			dst[i] = s * float32(int(codes.code(i))-32)
 		}
 	}
 }
 
-// getCodes is the inverse of putCodes.
-func (f Format) getCodes(block []byte, lane int, codes *[BlockCols]byte) {
-	le := binary.LittleEndian
-	if shapes[f].codes == 512 {
-		for q := range BlockCols / 4 {
-			copy(codes[q*4:q*4+4], block[q*64+lane*4:])
-		}
-		return
-	}
-	for j := range BlockCols / 8 {
-		v := le.Uint32(block[j*64+lane*4:])
-		le.PutUint32(codes[j*8:], v&0x0f0f0f0f)
-		le.PutUint32(codes[j*8+4:], v>>4&0x0f0f0f0f)
-	}
-}
+// code returns the code of column i.
+func (c *codes32) code(i int) byte { return byte(c[i/8] >> (i % 8 * 8)) }
 
 func decodeFloats(dst []float32, f Format, group []byte, lane int) {
 	le := binary.LittleEndian
