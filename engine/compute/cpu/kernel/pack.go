@@ -109,17 +109,21 @@ func PackGroup(dst []byte, t quant.Type, rows *[GroupRows][]byte, cols int) {
 	if cols <= 0 || cols%t.BlockElems() != 0 || len(dst) < size {
 		panic(fmt.Sprintf("kernel: PackGroup of %d columns of %v into %d bytes, %d needed", cols, t, len(dst), size))
 	}
+	for _, row := range rows {
+		if row != nil && len(row) < rowBytes {
+			panic(fmt.Sprintf("kernel: PackGroup row of %d bytes, %d needed", len(row), rowBytes))
+		}
+	}
 	dst = dst[:size]
 	clear(dst)
+	if f.Float() {
+		packFloats(dst, t, rows, cols)
+		return
+	}
 	for lane, row := range rows {
-		switch {
-		case row == nil:
+		if row == nil {
 			zeroCodes(dst, f, lane, cols)
-		case len(row) < rowBytes:
-			panic(fmt.Sprintf("kernel: PackGroup row of %d bytes, %d needed", len(row), rowBytes))
-		case f.Float():
-			packFloats(dst, t, lane, row[:rowBytes])
-		default:
+		} else {
 			packBlocks(dst, t, f, lane, row[:rowBytes])
 		}
 	}
@@ -189,16 +193,25 @@ func (f Format) getCodes(block []byte, lane int) (codes codes32) {
 	return codes
 }
 
-// packFloats transposes a row of floats: column k of the group holds its 16 rows side by side.
-func packFloats(dst []byte, t quant.Type, lane int, row []byte) {
+// packFloats transposes rows of floats: column k of the group holds its 16 rows side by side. It
+// goes by blocks of columns, so that what is written stays in the cache until all rows were there.
+func packFloats(dst []byte, t quant.Type, rows *[GroupRows][]byte, cols int) {
 	le := binary.LittleEndian
-	if t == quant.F32 {
-		for k := 0; k < len(row)/4; k++ {
-			le.PutUint32(dst[(k*GroupRows+lane)*4:], le.Uint32(row[k*4:]))
+	for from := 0; from < cols; from += BlockCols {
+		to := min(cols, from+BlockCols)
+		for lane, row := range rows {
+			if row == nil {
+				continue
+			}
+			if t == quant.F32 {
+				for k := from; k < to; k++ {
+					le.PutUint32(dst[(k*GroupRows+lane)*4:], le.Uint32(row[k*4:]))
+				}
+				continue
+			}
+			for k := from; k < to; k++ {
+				le.PutUint16(dst[(k*GroupRows+lane)*2:], le.Uint16(row[k*2:]))
+			}
 		}
-		return
-	}
-	for k := 0; k < len(row)/2; k++ {
-		le.PutUint16(dst[(k*GroupRows+lane)*2:], le.Uint16(row[k*2:]))
 	}
 }
