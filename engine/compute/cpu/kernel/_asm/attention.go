@@ -3,16 +3,17 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
-// Which (queries, tiles) and (queries, slices) are worth a function, and how many tiles each takes at once: as many
-// accumulators as fit the registers beside a tile's elements and a broadcast, so that a tile's loads and
-// conversions (two uops each for float16) serve many multiply-adds, and at least 8 chains where there are as
-// many, since a multiply-add takes 4 cycles and two start in each. Left-over tiles fall to the next smaller count.
+// Which (queries, tiles) and (queries, slices) are worth a function, and how many tiles each takes at once. Queries
+// share the loads and conversions of a vector (two uops for float16); tiles share the broadcasts, which need
+// only a load port. At least 8 chains keep two multiply-adds of 4 cycles starting in each cycle; 12 leave room
+// for delays. Left-over tiles fall to the next smaller count.
 var (
 	scoreTiles = map[string]map[int][]int{ // by set and queries
 		"AVX2":   {1: {4, 2, 1}, 2: {2, 1}, 3: {2, 1}, 4: {1}, 5: {1}, 6: {1}},
-		"AVX512": {1: {8, 4, 2, 1}, 2: {8, 4, 2, 1}, 3: {8, 4, 2, 1}, 4: {6, 3, 1}, 5: {4, 2, 1}, 6: {4, 2, 1}, 7: {3, 1}, 8: {3, 1}, 9: {3, 1}, 10: {2, 1}, 11: {2, 1}, 12: {2, 1}},
+		"AVX512": {1: {8, 4, 2, 1}, 2: {8, 4, 2, 1}, 3: {4, 2, 1}, 4: {4, 2, 1}, 5: {3, 1}, 6: {3, 1}, 7: {3, 1}, 8: {3, 1}, 9: {3, 1}, 10: {2, 1}, 11: {2, 1}, 12: {2, 1}},
 	}
 	valueQueries = map[string]map[int]int{ // by set and slices: the most queries
 		"AVX2":   {1: 6, 2: 3, 4: 1},
@@ -194,20 +195,38 @@ func genScores(f *file, v isa, elem, q int, tiles []int) {
 	f.ret()
 }
 
+const cacheLine = 64
+
+// keyPointers makes regs the addresses of the key blocks from table entry first on.
+func keyPointers(f *file, regs []string, first int) {
+	for u, r := range regs {
+		f.p("MOVLQSX %d(BX), %s", 4*(first+u), r)
+		f.p("IMULQ stride+48(FP), %s", r)
+		f.p("ADDQ k+24(FP), %s", r)
+	}
+}
+
 // unroll is how many multiply-add steps a loop's pointer arithmetic is shared by: dim is a multiple of 16.
 const unroll = 4
 
 func scoreGroup(f *file, k tileKernel, next string) {
 	b := bases(k.q)
 	keys := pool[len(b)-1:][:k.t]
+	ahead := pool[len(b)-1+k.t:] // where the next group's keys lie, if registers are left for that
+	ahead = ahead[:len(ahead)/k.t*k.t][:k.t*min(1, len(ahead)/k.t)]
 	self := fmt.Sprintf("tiles%d", k.t)
 	f.label(self)
 	f.p("CMPQ blocks+40(FP), $%d", k.t)
 	f.p("JLT %s", next)
-	for u, key := range keys {
-		f.p("MOVLQSX %d(BX), %s", 4*u, key)
-		f.p("IMULQ stride+48(FP), %s", key)
-		f.p("ADDQ k+24(FP), %s", key)
+	keyPointers(f, keys, 0)
+	if len(ahead) > 0 { // at the end, the group itself once more
+		for u, r := range ahead {
+			f.p("MOVQ %s, %s", keys[u], r)
+		}
+		f.p("CMPQ blocks+40(FP), $%d", 2*k.t)
+		f.p("JLT last%s", self)
+		keyPointers(f, ahead, k.t)
+		f.label("last" + self)
 	}
 	f.p("MOVQ query+16(FP), SI")
 	setBases(f, k.q)
@@ -217,11 +236,16 @@ func scoreGroup(f *file, k tileKernel, next string) {
 	for d := range unroll {
 		k.step(f, func(i int) string { return row(b, i, d) },
 			func(t, off int) string { return fmt.Sprintf("%d(%s)", d*16*k.elem+off, keys[t]) })
+		if at := d * 16 * k.elem; at%cacheLine == 0 {
+			for _, r := range ahead {
+				f.p("PREFETCHT0 %d(%s)", at, r)
+			}
+		}
 	}
 	for _, r := range b {
 		f.p("ADDQ $%d, %s", 4*unroll, r)
 	}
-	for _, r := range keys {
+	for _, r := range append(keys[:k.t:k.t], ahead...) {
 		f.p("ADDQ $%d, %s", 16*k.elem*unroll, r)
 	}
 	f.p("SUBQ $%d, CX", unroll)
@@ -236,12 +260,19 @@ func scoreGroup(f *file, k tileKernel, next string) {
 	f.p("JMP %s", self)
 }
 
+// valuesAhead is how many blocks ahead a ValuesFunc prefetches. Blocks lie apart, so that the processor's own
+// prefetcher starts anew in each; fewer do not cover the latency of memory, more outrun the first-level cache.
+const valuesAhead = 4
+
 // genValues emits a ValuesFunc. It reads exactly n rows: what lies beyond in the last block may be anything.
 func genValues(f *file, v isa, elem, q, z int) {
 	k := tileKernel{v, elem, q, z}
 	b := bases(q)
-	const value, pitch, pitch3 = "R12", "R13", "R15"
+	const value, ahead, pitch, pitch3 = "R12", "R11", "R13", "R15"
 	step := func(t int, at string) {
+		for off := 0; off < 16*z*elem; off += cacheLine {
+			f.p("PREFETCHT0 %d%s", off, strings.Replace(at, value, ahead, 1))
+		}
 		k.step(f, func(i int) string { return row(b, i, t) },
 			func(u, off int) string { return fmt.Sprintf("%d%s", 16*elem*u+off, at) })
 	}
@@ -250,6 +281,7 @@ func genValues(f *file, v isa, elem, q, z int) {
 			f.p("ADDQ $%d, %s", 4*positions, r)
 		}
 		f.p("LEAQ (%[1]s)(%[2]s*%[3]d), %[1]s", value, pitch, positions)
+		f.p("LEAQ (%[1]s)(%[2]s*%[3]d), %[1]s", ahead, pitch, positions)
 	}
 	f.fn(valuesName(v, elem, q, z), "o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int", 72,
 		fmt.Sprintf("is Set.Values%d[%d][%d].", 8*elem, q, z))
@@ -269,6 +301,13 @@ func genValues(f *file, v isa, elem, q, z int) {
 	f.p("MOVLQSX (BX), %s", value)
 	f.p("IMULQ stride+56(FP), %s", value)
 	f.p("ADDQ v+32(FP), %s", value)
+	f.p("MOVQ %s, %s", value, ahead) // near the end, the block itself once more
+	f.p("CMPQ DI, $%d", 16*valuesAhead)
+	f.p("JLE last")
+	f.p("MOVLQSX %d(BX), %s", 4*valuesAhead, ahead)
+	f.p("IMULQ stride+56(FP), %s", ahead)
+	f.p("ADDQ v+32(FP), %s", ahead)
+	f.label("last")
 	f.p("ADDQ $4, BX")
 	f.p("MOVL $16, CX")
 	f.p("CMPQ DI, CX")
