@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -61,6 +62,7 @@ type bench struct {
 	ctx context.Context
 	dev compute.Device
 	m   *model.Model
+	rng *rand.Rand // order of the widths
 	// samples by name, one a round
 	samples map[string][]float64
 }
@@ -68,7 +70,7 @@ type bench struct {
 // Run measures a model loaded with at least [Blocks] blocks, [MaxRows] rows and outputs. It calls
 // progress, if not nil, after each round. A cancelled context ends it with the context's error.
 func Run(ctx context.Context, dev compute.Device, m *model.Model, rounds int, progress func(done, total int)) (*Result, error) {
-	b := &bench{ctx: ctx, dev: dev, m: m, samples: map[string][]float64{}}
+	b := &bench{ctx: ctx, dev: dev, m: m, rng: rand.New(rand.NewPCG(1, 1)), samples: map[string][]float64{}}
 	for i := range rounds + 1 { // the first round only warms up
 		if err := b.round(); err != nil {
 			return nil, err
@@ -97,8 +99,14 @@ func (b *bench) round() error {
 	}
 	b.add("prefill", Context/d.Seconds())
 	b.probe("bandwidth1", 1)
-	for _, rows := range Rows {
+	for _, i := range b.rng.Perm(len(Rows)) { // a drift within a round must not favour a width
+		rows := Rows[i]
 		floor := b.probe("bandwidth", b.dev.Info().Threads)
+		// A pass of the same width comes first, as in a running engine: the caches then hold what such
+		// a pass leaves behind, not what the probe or a wider pass does.
+		if _, err := b.verify(rows); err != nil {
+			return err
+		}
 		d, err := b.verify(rows)
 		if err != nil {
 			return err
