@@ -2,6 +2,7 @@ package weights
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"draftlab/engine/quant"
@@ -12,6 +13,7 @@ import (
 // reads the same.
 func FuzzGGUF(f *testing.F) {
 	f.Add(goodGGUF())
+	f.Add(reference(f, "testdata/tiny.gguf"))
 	f.Add(ggufHead(1, 1).str(alignmentKey).u32(4).u32(8).info("w", uint32(ggufI64), 0, 1).pad(8).zeros(8).Bytes())
 	var b bytes.Buffer
 	if err := WriteGGUF(&b, allKinds(), nil); err != nil {
@@ -67,6 +69,7 @@ func FuzzGGUF(f *testing.F) {
 func FuzzSafetensors(f *testing.F) {
 	f.Add(st(`{"__metadata__":{"format":"pt"},"w":{"dtype":"F16","shape":[2,1],"data_offsets":[0,4]},"b":{"dtype":"BOOL","shape":[],"data_offsets":[4,5]}}`, 5))
 	f.Add(st(`{}   `, 0))
+	f.Add(reference(f, "testdata/tiny.safetensors"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := ParseSafetensors("fuzz", data)
 		if err != nil {
@@ -102,6 +105,14 @@ func FuzzIndex(f *testing.F) {
 			}
 		}
 	})
+}
+
+func reference(f *testing.F, path string) []byte {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return data
 }
 
 func checkPlaced(t *testing.T, f *File, data []byte) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -57,6 +58,19 @@ func wantError(t *testing.T, err error, words ...string) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("error %q does not say %q", err, w)
 		}
+	}
+}
+
+// boundedAlloc checks that parse allocates no more than a small multiple of its input: a count or
+// length in a file must not be believed before the file's size has been asked.
+func boundedAlloc(t *testing.T, input int, parse func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	parse()
+	runtime.ReadMemStats(&after)
+	if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<18+64*input); got > limit {
+		t.Errorf("%d bytes were allocated for an input of %d, limit %d", got, input, limit)
 	}
 }
 
