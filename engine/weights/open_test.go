@@ -13,7 +13,7 @@ import (
 
 // TestOpenGGUFOfReference reads what the gguf package wrote (testdata/tiny.py).
 func TestOpenGGUFOfReference(t *testing.T) {
-	f := mustOpen(t, "testdata/tiny.gguf")
+	f := mustOpen(t, filepath.Join("testdata", "tiny.gguf"))
 	if f.Format() != "gguf" || f.Dir() != "testdata" || f.Path() != filepath.Join("testdata", "tiny.gguf") || f.Size() != 1088 {
 		t.Errorf("format %q, dir %q, path %q, size %d", f.Format(), f.Dir(), f.Path(), f.Size())
 	}
@@ -87,7 +87,7 @@ func checkFloats(t *testing.T, f *File, name string, typ quant.Type, want []floa
 
 // TestReleaseKeepsData: a released tensor, and its neighbours on the same page, read as before.
 func TestReleaseKeepsData(t *testing.T) {
-	f := mustOpen(t, "testdata/tiny.gguf")
+	f := mustOpen(t, filepath.Join("testdata", "tiny.gguf"))
 	matrix, _ := f.Tensor("matrix")
 	before := bytes.Clone(matrix.Data)
 	for _, tensor := range f.Tensors() {
