@@ -49,6 +49,11 @@ func values16_2x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *
 //go:noescape
 func values16_2x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values16_2x4AVX2 is Set.Values16[2][4].
+//
+//go:noescape
+func values16_2x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores16_3AVX2 is Set.Scores16[3].
 //
 //go:noescape
@@ -64,6 +69,11 @@ func values16_3x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *
 //go:noescape
 func values16_3x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values16_3x4AVX2 is Set.Values16[3][4].
+//
+//go:noescape
+func values16_3x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores16_4AVX2 is Set.Scores16[4].
 //
 //go:noescape
@@ -73,6 +83,16 @@ func scores16_4AVX2(s *float32, lds int, query *float32, k *byte, table *int32, 
 //
 //go:noescape
 func values16_4x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_4x2AVX2 is Set.Values16[4][2].
+//
+//go:noescape
+func values16_4x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_4x4AVX2 is Set.Values16[4][4].
+//
+//go:noescape
+func values16_4x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores16_5AVX2 is Set.Scores16[5].
 //
@@ -84,6 +104,16 @@ func scores16_5AVX2(s *float32, lds int, query *float32, k *byte, table *int32, 
 //go:noescape
 func values16_5x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values16_5x2AVX2 is Set.Values16[5][2].
+//
+//go:noescape
+func values16_5x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_5x4AVX2 is Set.Values16[5][4].
+//
+//go:noescape
+func values16_5x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores16_6AVX2 is Set.Scores16[6].
 //
 //go:noescape
@@ -93,6 +123,16 @@ func scores16_6AVX2(s *float32, lds int, query *float32, k *byte, table *int32, 
 //
 //go:noescape
 func values16_6x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_6x2AVX2 is Set.Values16[6][2].
+//
+//go:noescape
+func values16_6x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_6x4AVX2 is Set.Values16[6][4].
+//
+//go:noescape
+func values16_6x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores16_1AVX512 is Set.Scores16[1].
 //
@@ -229,6 +269,11 @@ func values16_7x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table
 //go:noescape
 func values16_7x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values16_7x4AVX512 is Set.Values16[7][4].
+//
+//go:noescape
+func values16_7x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores16_8AVX512 is Set.Scores16[8].
 //
 //go:noescape
@@ -243,6 +288,11 @@ func values16_8x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table
 //
 //go:noescape
 func values16_8x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_8x4AVX512 is Set.Values16[8][4].
+//
+//go:noescape
+func values16_8x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores16_9AVX512 is Set.Scores16[9].
 //
@@ -259,6 +309,11 @@ func values16_9x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table
 //go:noescape
 func values16_9x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values16_9x4AVX512 is Set.Values16[9][4].
+//
+//go:noescape
+func values16_9x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores16_10AVX512 is Set.Scores16[10].
 //
 //go:noescape
@@ -273,6 +328,11 @@ func values16_10x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, tabl
 //
 //go:noescape
 func values16_10x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_10x4AVX512 is Set.Values16[10][4].
+//
+//go:noescape
+func values16_10x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores16_11AVX512 is Set.Scores16[11].
 //
@@ -289,6 +349,11 @@ func values16_11x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, tabl
 //go:noescape
 func values16_11x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values16_11x4AVX512 is Set.Values16[11][4].
+//
+//go:noescape
+func values16_11x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores16_12AVX512 is Set.Scores16[12].
 //
 //go:noescape
@@ -303,6 +368,11 @@ func values16_12x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, tabl
 //
 //go:noescape
 func values16_12x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values16_12x4AVX512 is Set.Values16[12][4].
+//
+//go:noescape
+func values16_12x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // storeK32AVX2 is Set.StoreK32.
 //
@@ -349,6 +419,11 @@ func values32_2x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *
 //go:noescape
 func values32_2x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_2x4AVX2 is Set.Values32[2][4].
+//
+//go:noescape
+func values32_2x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores32_3AVX2 is Set.Scores32[3].
 //
 //go:noescape
@@ -364,6 +439,11 @@ func values32_3x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *
 //go:noescape
 func values32_3x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_3x4AVX2 is Set.Values32[3][4].
+//
+//go:noescape
+func values32_3x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores32_4AVX2 is Set.Scores32[4].
 //
 //go:noescape
@@ -373,6 +453,16 @@ func scores32_4AVX2(s *float32, lds int, query *float32, k *byte, table *int32, 
 //
 //go:noescape
 func values32_4x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_4x2AVX2 is Set.Values32[4][2].
+//
+//go:noescape
+func values32_4x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_4x4AVX2 is Set.Values32[4][4].
+//
+//go:noescape
+func values32_4x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores32_5AVX2 is Set.Scores32[5].
 //
@@ -384,6 +474,16 @@ func scores32_5AVX2(s *float32, lds int, query *float32, k *byte, table *int32, 
 //go:noescape
 func values32_5x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_5x2AVX2 is Set.Values32[5][2].
+//
+//go:noescape
+func values32_5x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_5x4AVX2 is Set.Values32[5][4].
+//
+//go:noescape
+func values32_5x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores32_6AVX2 is Set.Scores32[6].
 //
 //go:noescape
@@ -393,6 +493,16 @@ func scores32_6AVX2(s *float32, lds int, query *float32, k *byte, table *int32, 
 //
 //go:noescape
 func values32_6x1AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_6x2AVX2 is Set.Values32[6][2].
+//
+//go:noescape
+func values32_6x2AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_6x4AVX2 is Set.Values32[6][4].
+//
+//go:noescape
+func values32_6x4AVX2(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores32_1AVX512 is Set.Scores32[1].
 //
@@ -529,6 +639,11 @@ func values32_7x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table
 //go:noescape
 func values32_7x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_7x4AVX512 is Set.Values32[7][4].
+//
+//go:noescape
+func values32_7x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores32_8AVX512 is Set.Scores32[8].
 //
 //go:noescape
@@ -543,6 +658,11 @@ func values32_8x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table
 //
 //go:noescape
 func values32_8x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_8x4AVX512 is Set.Values32[8][4].
+//
+//go:noescape
+func values32_8x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores32_9AVX512 is Set.Scores32[9].
 //
@@ -559,6 +679,11 @@ func values32_9x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table
 //go:noescape
 func values32_9x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_9x4AVX512 is Set.Values32[9][4].
+//
+//go:noescape
+func values32_9x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores32_10AVX512 is Set.Scores32[10].
 //
 //go:noescape
@@ -573,6 +698,11 @@ func values32_10x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, tabl
 //
 //go:noescape
 func values32_10x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
+// values32_10x4AVX512 is Set.Values32[10][4].
+//
+//go:noescape
+func values32_10x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // scores32_11AVX512 is Set.Scores32[11].
 //
@@ -589,6 +719,11 @@ func values32_11x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, tabl
 //go:noescape
 func values32_11x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_11x4AVX512 is Set.Values32[11][4].
+//
+//go:noescape
+func values32_11x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // scores32_12AVX512 is Set.Scores32[12].
 //
 //go:noescape
@@ -604,6 +739,11 @@ func values32_12x1AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, tabl
 //go:noescape
 func values32_12x2AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
+// values32_12x4AVX512 is Set.Values32[12][4].
+//
+//go:noescape
+func values32_12x4AVX512(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
+
 // attentionAVX2 fills in the kernels over the KV cache.
 func attentionAVX2(s *Set) {
 	s.StoreK16, s.StoreV16, s.StoreK32, s.StoreV32 = storeK16AVX2, storeV16AVX2, storeK32AVX2, storeV32AVX2
@@ -614,15 +754,23 @@ func attentionAVX2(s *Set) {
 	s.Scores16[2] = scores16_2AVX2
 	s.Values16[2][1] = values16_2x1AVX2
 	s.Values16[2][2] = values16_2x2AVX2
+	s.Values16[2][4] = values16_2x4AVX2
 	s.Scores16[3] = scores16_3AVX2
 	s.Values16[3][1] = values16_3x1AVX2
 	s.Values16[3][2] = values16_3x2AVX2
+	s.Values16[3][4] = values16_3x4AVX2
 	s.Scores16[4] = scores16_4AVX2
 	s.Values16[4][1] = values16_4x1AVX2
+	s.Values16[4][2] = values16_4x2AVX2
+	s.Values16[4][4] = values16_4x4AVX2
 	s.Scores16[5] = scores16_5AVX2
 	s.Values16[5][1] = values16_5x1AVX2
+	s.Values16[5][2] = values16_5x2AVX2
+	s.Values16[5][4] = values16_5x4AVX2
 	s.Scores16[6] = scores16_6AVX2
 	s.Values16[6][1] = values16_6x1AVX2
+	s.Values16[6][2] = values16_6x2AVX2
+	s.Values16[6][4] = values16_6x4AVX2
 	s.Scores32[1] = scores32_1AVX2
 	s.Values32[1][1] = values32_1x1AVX2
 	s.Values32[1][2] = values32_1x2AVX2
@@ -630,15 +778,23 @@ func attentionAVX2(s *Set) {
 	s.Scores32[2] = scores32_2AVX2
 	s.Values32[2][1] = values32_2x1AVX2
 	s.Values32[2][2] = values32_2x2AVX2
+	s.Values32[2][4] = values32_2x4AVX2
 	s.Scores32[3] = scores32_3AVX2
 	s.Values32[3][1] = values32_3x1AVX2
 	s.Values32[3][2] = values32_3x2AVX2
+	s.Values32[3][4] = values32_3x4AVX2
 	s.Scores32[4] = scores32_4AVX2
 	s.Values32[4][1] = values32_4x1AVX2
+	s.Values32[4][2] = values32_4x2AVX2
+	s.Values32[4][4] = values32_4x4AVX2
 	s.Scores32[5] = scores32_5AVX2
 	s.Values32[5][1] = values32_5x1AVX2
+	s.Values32[5][2] = values32_5x2AVX2
+	s.Values32[5][4] = values32_5x4AVX2
 	s.Scores32[6] = scores32_6AVX2
 	s.Values32[6][1] = values32_6x1AVX2
+	s.Values32[6][2] = values32_6x2AVX2
+	s.Values32[6][4] = values32_6x4AVX2
 }
 
 // attentionAVX512 fills in the kernels over the KV cache.
@@ -671,21 +827,27 @@ func attentionAVX512(s *Set) {
 	s.Scores16[7] = scores16_7AVX512
 	s.Values16[7][1] = values16_7x1AVX512
 	s.Values16[7][2] = values16_7x2AVX512
+	s.Values16[7][4] = values16_7x4AVX512
 	s.Scores16[8] = scores16_8AVX512
 	s.Values16[8][1] = values16_8x1AVX512
 	s.Values16[8][2] = values16_8x2AVX512
+	s.Values16[8][4] = values16_8x4AVX512
 	s.Scores16[9] = scores16_9AVX512
 	s.Values16[9][1] = values16_9x1AVX512
 	s.Values16[9][2] = values16_9x2AVX512
+	s.Values16[9][4] = values16_9x4AVX512
 	s.Scores16[10] = scores16_10AVX512
 	s.Values16[10][1] = values16_10x1AVX512
 	s.Values16[10][2] = values16_10x2AVX512
+	s.Values16[10][4] = values16_10x4AVX512
 	s.Scores16[11] = scores16_11AVX512
 	s.Values16[11][1] = values16_11x1AVX512
 	s.Values16[11][2] = values16_11x2AVX512
+	s.Values16[11][4] = values16_11x4AVX512
 	s.Scores16[12] = scores16_12AVX512
 	s.Values16[12][1] = values16_12x1AVX512
 	s.Values16[12][2] = values16_12x2AVX512
+	s.Values16[12][4] = values16_12x4AVX512
 	s.Scores32[1] = scores32_1AVX512
 	s.Values32[1][1] = values32_1x1AVX512
 	s.Values32[1][2] = values32_1x2AVX512
@@ -713,19 +875,25 @@ func attentionAVX512(s *Set) {
 	s.Scores32[7] = scores32_7AVX512
 	s.Values32[7][1] = values32_7x1AVX512
 	s.Values32[7][2] = values32_7x2AVX512
+	s.Values32[7][4] = values32_7x4AVX512
 	s.Scores32[8] = scores32_8AVX512
 	s.Values32[8][1] = values32_8x1AVX512
 	s.Values32[8][2] = values32_8x2AVX512
+	s.Values32[8][4] = values32_8x4AVX512
 	s.Scores32[9] = scores32_9AVX512
 	s.Values32[9][1] = values32_9x1AVX512
 	s.Values32[9][2] = values32_9x2AVX512
+	s.Values32[9][4] = values32_9x4AVX512
 	s.Scores32[10] = scores32_10AVX512
 	s.Values32[10][1] = values32_10x1AVX512
 	s.Values32[10][2] = values32_10x2AVX512
+	s.Values32[10][4] = values32_10x4AVX512
 	s.Scores32[11] = scores32_11AVX512
 	s.Values32[11][1] = values32_11x1AVX512
 	s.Values32[11][2] = values32_11x2AVX512
+	s.Values32[11][4] = values32_11x4AVX512
 	s.Scores32[12] = scores32_12AVX512
 	s.Values32[12][1] = values32_12x1AVX512
 	s.Values32[12][2] = values32_12x2AVX512
+	s.Values32[12][4] = values32_12x4AVX512
 }

@@ -12,7 +12,8 @@
 // K1. A row's result never depends on how many rows share the call: per output lane there is one
 // chain of fused multiply-adds over the input blocks in ascending order.
 // K2. No caller cuts a reduction: a call covers all input columns of its output lanes.
-// K3. All assembly sets agree to the bit with each other; the generic Go agrees within 1e-5 relative.
+// K3. All assembly sets agree to the bit with each other; the generic Go agrees within 1e-5 relative. (Quantize, the
+// stores, Add, Scale, SumOrdered and ArgMax agree with it to the bit; exponentials within 2 ulp, the sets' own being within 1.)
 // K4. Reductions over a row (sum of squares, maximum) use 16 lanes, lane i taking elements i, i+16, …;
 // the lanes are then folded 8+8, 4+4, 2+2, 1+1.
 // K5. The soft-max denominator is a sum by position in order; masked positions contribute +0.
@@ -47,7 +48,9 @@
 //	integer formats, 64 bytes: i8 code[32] · f32 s · f32 s·Σ · i32 −8·Σ · i32 −128·Σ · i32 −32·Σ₀ · i32 −32·Σ₁ · 8 spare
 //	float formats, 128 bytes:  f32 x[32]
 //
-// with s = max|x|/127, code = round-to-even(x/s) (0 if s is 0), Σ the sum of the codes, Σ₀ and Σ₁ those of its halves.
+// with s = max|x|/127, code = round-to-even(x·(127/max|x|)), Σ the sum of the codes, Σ₀ and Σ₁ those of its halves;
+// the spare bytes are 0. Where max|x| < 2⁻¹¹⁹ all is 0. Where x holds an infinity or NaN the codes are 0 and s is not
+// finite, so that each product with the row comes out NaN: an overflow is never hidden.
 package kernel
 
 // Format is a layout of packed weights (see the package comment).
@@ -95,6 +98,7 @@ type ScoresFunc func(s *float32, lds int, query *float32, k *byte, table *int32,
 //	o[q·ldo + j] = Σ over t < n ascending of p[q·ldp + t] · value(t, j), j < 16·z
 //
 // where value row t lies at v + table[t/16]·stride + (t%16)·dim·elem bytes (v already points at the wanted slice).
+// No row from n on is read, so stale storage there may hold anything. n may be 0.
 type ValuesFunc func(o *float32, ldo int, p *float32, ldp int, v *byte, table *int32, n, stride, dim int)
 
 // Set is one instruction set's implementation of every kernel.
@@ -113,6 +117,7 @@ type Set struct {
 	// RMSNorm sets y = x · (1/√(mean(x²)+eps)) · gain for n elements (K4); n is a multiple of 16. y may be x.
 	RMSNorm func(y, x, gain *float32, n int, eps float32)
 	// SwiGLU sets y = gate/(1+exp(−gate)) · up for n elements, a multiple of 16. y may be gate or up.
+	// Below −88 (−∞ too) gate/(1+exp(−gate)) is 0; +∞ and NaN stay what they are.
 	SwiGLU func(y, gate, up *float32, n int)
 	// Add sets y += x for n elements, a multiple of 16.
 	Add func(y, x *float32, n int)
@@ -120,25 +125,28 @@ type Set struct {
 	Rope func(x, cos, sin *float32, half int)
 
 	// StoreK writes dim floats as one position's column of a key block: dst[d·16] (dst points at the column).
-	// Values beyond the range of float16 saturate, so that storage never holds an infinity (a masked row times +0 must be 0).
+	// Values beyond the range saturate, infinities too, and NaN becomes +0, so that all storage is finite: a masked row
+	// times +0 must be 0 (invariant 2). A row that is NaN still shows it, by its residual.
 	StoreK16 func(dst *byte, x *float32, dim int)
 	StoreK32 func(dst *byte, x *float32, dim int)
 	// StoreV writes dim floats as one position's row of a value block.
 	StoreV16 func(dst *byte, x *float32, dim int)
 	StoreV32 func(dst *byte, x *float32, dim int)
 
-	// Scores16[q] and Scores32[q] serve q queries over float16 or float32 keys; entries that are nil are served by smaller ones.
+	// Scores16[q] and Scores32[q] serve q queries over float16 or float32 keys; entries that are nil are served by smaller
+	// ones. One query is always served; AVX2 serves up to 6, AVX-512 up to MaxQueries. Fewer than 8 blocks in a call cost more each.
 	Scores16, Scores32 [MaxQueries + 1]ScoresFunc
-	// Values16[q][z] and Values32[q][z] likewise.
+	// Values16[q][z] and Values32[q][z] likewise, z being 1, 2 or 4. The most slices at once are the fastest.
 	Values16, Values32 [MaxQueries + 1][MaxSlices + 1]ValuesFunc
 
-	// SoftmaxExp sets s[t] = exp((s[t]−max)·scale) for t < n, and +0 from n to the next multiple of 16. Scores of −Inf become +0.
+	// SoftmaxExp sets s[t] = exp((s[t]−max)·scale) for t < n, and +0 from n to the next multiple of 16; n ≥ 1, scale > 0.
+	// Scores of −Inf become +0, even if all are; exp is +0 below −87.33, NaN stays NaN (and is never max).
 	SoftmaxExp func(s *float32, n int, scale float32)
-	// SumOrdered sets out[q] = Σ over t < n ascending of s[q·lds+t], for queries ≤ 8 (K5).
+	// SumOrdered sets out[q] = Σ over t < n ascending of s[q·lds+t] (K5). Eight queries cost what one costs.
 	SumOrdered func(out, s *float32, lds, queries, n int)
 	// Scale sets x *= a for n elements, a multiple of 16.
 	Scale func(x *float32, n int, a float32)
-	// ArgMax returns the index of the largest of n elements, the lowest among equals; NaN never wins.
+	// ArgMax returns the index of the largest of n elements, the lowest among equals (±0 are); NaN never wins, and of n NaN the first does.
 	ArgMax func(x *float32, n int) int
 
 	// ReadMem reads n bytes, a multiple of 1024, and does nothing with them (the bandwidth probe).
