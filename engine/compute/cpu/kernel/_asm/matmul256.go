@@ -189,15 +189,7 @@ func (k *kernel256) eachRow(label string, body func()) {
 // dots sets yDot to a row's products with k-quads from to to, zeros subtracted.
 func (k *kernel256) dots(from, to, init int) {
 	if k.vnni {
-		if init != 0 {
-			k.p("VPBROADCASTD %d(BX), Y%d", init, yDot)
-		} else {
-			k.p("VPXOR Y%d, Y%d, Y%d", yDot, yDot, yDot)
-		}
-		for quad := from; quad < to; quad++ {
-			k.p("VPBROADCASTD %d(BX), Y%d", 4*quad, yAct)
-			k.vpdpbusd(yAct, quad, yDot)
-		}
+		k.dotsVNNI(from, to, init)
 		return
 	}
 	// As many quads' sums of two products as fit 16 bits are added before they are widened.
@@ -218,6 +210,22 @@ func (k *kernel256) dots(from, to, init int) {
 		k.p("VPBROADCASTD %d(BX), Y%d", init, yAct)
 		k.p("VPADDD Y%d, Y%d, Y%d", yAct, yDot, yDot)
 	}
+}
+
+// dotsVNNI is dots in two chains: in one, a row's five cycles a quad would fill the processor's
+// scheduler with waiting instructions before it reaches enough rows.
+func (k *kernel256) dotsVNNI(from, to, init int) {
+	if init != 0 {
+		k.p("VPBROADCASTD %d(BX), Y%d", init, yDot)
+	} else {
+		k.p("VPXOR Y%d, Y%d, Y%d", yDot, yDot, yDot)
+	}
+	k.p("VPXOR Y%d, Y%d, Y%d", yProd, yProd, yProd)
+	for quad := from; quad < to; quad++ {
+		k.p("VPBROADCASTD %d(BX), Y%d", 4*quad, yAct)
+		k.vpdpbusd(yAct, quad, []int{yDot, yProd}[quad%2])
+	}
+	k.p("VPADDD Y%d, Y%d, Y%d", yProd, yDot, yDot)
 }
 
 // widenSum adds pairs of yProd's 16-bit sums to the integer sums, which it starts if first is true.
