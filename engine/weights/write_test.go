@@ -104,7 +104,7 @@ func TestWritersRefuse(t *testing.T) {
 		"reserved":        {nil, with(func(t *Tensor) { t.Name = metadataKey }), "", "reserved"},
 		"short data":      {nil, with(func(t *Tensor) { t.Data = t.Data[:7] }), "7 bytes of data", "7 bytes of data"},
 		"dimension 0":     {nil, with(func(t *Tensor) { t.Shape = []int{2, 0} }), "dimension of 0", "dimension of 0"},
-		"overflow":        {nil, with(func(t *Tensor) { t.Shape = []int{maxInt/16, 64} }), "overflows", "overflows"},
+		"overflow":        {nil, with(func(t *Tensor) { t.Shape = []int{maxInt / 16, 64} }), "overflows", "overflows"},
 		"unknown type":    {nil, with(func(t *Tensor) { t.Type = 99 }), "unknown tensor type", "unknown tensor type"},
 		"unknown kind":    {nil, with(func(t *Tensor) { t.Kind = 99 }), "unknown kind", "unknown kind"},
 		"scalar":          {nil, []Tensor{floatTensor(t, "w", quant.F32, ramp(1))}, "0 dimensions", ""},

@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"draftlab/engine/quant"
 )
@@ -44,4 +47,16 @@ func TestGuardPassesOn(t *testing.T) {
 		}
 	}()
 	_ = f.Guard(func() error { panic("mine") })
+}
+
+// TestOpenNamedPipe: opening a pipe to read from it would block for ever.
+func TestOpenNamedPipe(t *testing.T) {
+	for _, name := range []string{"m.gguf", "m.safetensors.index.json"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(path)
+		wantError(t, err, name, "not a regular file")
+	}
 }
