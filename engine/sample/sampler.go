@@ -15,7 +15,7 @@ var ErrNonFinite = errors.New("the logits are not finite")
 // that against the number of blocks (768 at 49152 tokens).
 const blockLen = 64
 
-// Sampler holds the scratch of one vocabulary's choices: 16 bytes a token and a block. It
+// Sampler holds the scratch of one vocabulary's choices: 16 bytes a token, and 16 a block. It
 // keeps nothing from call to call, so one Sampler serves all requests of an engine loop; it belongs
 // to one goroutine. After New it allocates only to make an error.
 type Sampler struct {
