@@ -1,0 +1,122 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+
+	"draftlab/internal/hub"
+	"draftlab/internal/ui"
+)
+
+// Env is everything that a command takes from its process, so that tests run commands with their own.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Environ        []string // for child processes, as os.Environ returns it
+	LookPath       func(name string) (string, error)
+	UserCache      string // the user's cache directory, or "" if the system names none
+	Home           string // the user's home directory, or "" likewise
+
+	// IsTerminal reports whether a stream is a terminal that understands cursor movement.
+	IsTerminal func(stream any) bool
+	// Models are the named models; nil means the built-in catalogue.
+	Models []hub.Model
+}
+
+// systemEnv returns the process's own environment.
+func systemEnv() *Env {
+	cache, _ := os.UserCacheDir() // "" is handled where the directory is needed
+	home, _ := os.UserHomeDir()
+	return &Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Getenv: os.Getenv, Environ: os.Environ(), LookPath: exec.LookPath,
+		UserCache: cache, Home: home,
+		IsTerminal: func(stream any) bool {
+			f, ok := stream.(*os.File)
+			return ok && term.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"
+		},
+	}
+}
+
+// progress returns the progress display on standard error.
+func (e *Env) progress() ui.Progress { return ui.NewProgress(e.Stderr, e.IsTerminal(e.Stderr)) }
+
+// cacheDir returns draftlab's cache directory.
+func (e *Env) cacheDir() (string, error) {
+	if dir := e.Getenv("DRAFTLAB_CACHE"); dir != "" {
+		return dir, nil
+	}
+	if e.UserCache == "" {
+		return "", withHint("the system names no cache directory", "set DRAFTLAB_CACHE to a directory for models")
+	}
+	return filepath.Join(e.UserCache, "draftlab"), nil
+}
+
+// hub returns the model store that the environment describes. The variables are those of the Hugging Face
+// hub's own tools, read as they read them.
+func (e *Env) hub() (*hub.Hub, error) {
+	dir, err := e.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	hfHome := e.Getenv("HF_HOME")
+	if hfHome == "" {
+		base := e.Getenv("XDG_CACHE_HOME")
+		if base == "" {
+			base = filepath.Join(e.Home, ".cache")
+		}
+		hfHome = filepath.Join(base, "huggingface")
+	}
+	hfCache := e.Getenv("HF_HUB_CACHE")
+	if hfCache == "" {
+		hfCache = filepath.Join(hfHome, "hub")
+	}
+	return hub.New(hub.Config{
+		Dir:        filepath.Join(dir, "models"),
+		Models:     e.Models,
+		Pip:        e.pip(),
+		Environ:    e.Environ,
+		HFEndpoint: e.Getenv("HF_ENDPOINT"),
+		HFToken:    e.hfToken(hfHome),
+		HFCache:    hfCache,
+		HFOffline:  truth(e.Getenv("HF_HUB_OFFLINE")),
+	}), nil
+}
+
+// pip lists the ways of calling pip on this machine, the likeliest first.
+func (e *Env) pip() (ways [][]string) {
+	for _, way := range [][]string{{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"pip3"}, {"pip"}} {
+		if path, err := e.LookPath(way[0]); err == nil {
+			ways = append(ways, append([]string{path}, way[1:]...))
+		}
+	}
+	return ways
+}
+
+// hfToken returns the token from HF_TOKEN or from the file where the hub's tools keep it.
+func (e *Env) hfToken(hfHome string) string {
+	if token := strings.TrimSpace(e.Getenv("HF_TOKEN")); token != "" {
+		return token
+	}
+	path := e.Getenv("HF_TOKEN_PATH")
+	if path == "" {
+		path = filepath.Join(hfHome, "token")
+	}
+	text, _ := os.ReadFile(path) // no file, no token
+	return strings.TrimSpace(string(text))
+}
+
+// truth reads a switch as the hub's tools do.
+func truth(s string) bool {
+	switch strings.ToUpper(s) {
+	case "1", "ON", "YES", "TRUE":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"draftlab/engine/quant"
+	"draftlab/engine/weights"
+	"draftlab/internal/hub"
+	"draftlab/internal/hub/hubtest"
+)
+
+// TestMain gives scripts three programs: draftlab itself with a tiny model as its default one, fakepip,
+// which bin/python3 of each script calls, and the tests' own binary.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"draftlab": func() {
+			env := systemEnv()
+			env.Models = []hub.Model{tinyModel()}
+			os.Exit(realMain(env))
+		},
+		"fakepip": func() {
+			os.Exit(hubtest.Pip(os.Args[1:], os.Getenv("FAKE_PIP"), tinyGGUF(), os.Stderr))
+		},
+	})
+}
+
+// TestScripts runs testdata/script. In each script $PATH holds the programs above and a python3 that is
+// fakepip in the mode $FAKE_PIP; $HF_ENDPOINT is a stand-in hub; $TINY holds checkpoints of known families.
+func TestScripts(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the scripts' python3 is a shell script")
+	}
+	tiny, err := filepath.Abs("../../engine/model/testdata/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireUniqueNames:  true,
+		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			s := hubtest.NewServer(hubFiles())
+			s.Token = "open-sesame"
+			env.Defer(s.Close)
+			env.Setenv("HF_ENDPOINT", s.URL)
+			env.Setenv("HF_HOME", filepath.Join(env.WorkDir, "hf"))
+			env.Setenv("DRAFTLAB_CACHE", filepath.Join(env.WorkDir, "cache"))
+			env.Setenv("FAKE_PIP", "good")
+			env.Setenv("TINY", tiny)
+			bin := filepath.Join(env.WorkDir, "bin")
+			// Only the scripts' own programs: the machine's python3 must not be found.
+			programs := filepath.SplitList(env.Getenv("PATH"))[0]
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+programs)
+			if err := os.MkdirAll(bin, 0o755); err != nil {
+				return err
+			}
+			wheel := hubtest.Wheel(tinyGGUF())
+			return firstError(
+				os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\nexec fakepip \"$@\"\n"), 0o755),
+				os.WriteFile(filepath.Join(env.WorkDir, "tiny.whl"), wheel, 0o644),
+				os.WriteFile(filepath.Join(env.WorkDir, "tiny.gguf"), tinyGGUF(), 0o644),
+			)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "damage": damage},
+	})
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hubFiles is what the stand-in hub holds.
+func hubFiles() map[string]*hubtest.File {
+	gguf := tinyGGUF()
+	return map[string]*hubtest.File{
+		"acme/tiny/tiny.gguf":  {Content: gguf},
+		"acme/gated/tiny.gguf": {Content: gguf, Gated: true},
+		"acme/flaky/tiny.gguf": {Content: gguf, Breaks: 2, BreakAfter: 1000},
+		"acme/slow/tiny.gguf":  {Content: gguf, Breaks: 1, BreakAfter: 1000, Hang: true},
+		"acme/wrong/tiny.gguf": {Content: gguf, ETag: hubtest.SHA256(nil)},
+	}
+}
+
+// waitFor waits until a file has at least a number of bytes: waitfor FILE BYTES.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	var want int64
+	if _, err := fmt.Sscan(args[1], &want); neg || err != nil {
+		ts.Fatalf("usage: waitfor FILE BYTES")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C { // the test's own time limit ends it
+		found, _ := filepath.Glob(ts.MkAbs(args[0])) // a fixed, well-formed pattern
+		if len(found) == 0 {
+			continue
+		}
+		if fi, err := os.Stat(found[0]); err == nil && fi.Size() >= want {
+			return
+		}
+	}
+}
+
+// damage changes the last byte of a file: damage FILE.
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	path := ts.MkAbs(args[0])
+	b, err := os.ReadFile(path)
+	ts.Check(err)
+	b[len(b)-1] ^= 1
+	ts.Check(os.WriteFile(path, b, 0o644))
+}
+
+// tinyModel is the catalogue's one entry in tests.
+func tinyModel() hub.Model {
+	gguf := tinyGGUF()
+	return hub.Model{
+		Name: hub.Default, File: "tiny.gguf", Size: int64(len(gguf)), SHA256: hubtest.SHA256(gguf),
+		About: "a tiny model", Licence: "Apache-2.0",
+		Package: "tiny-model==1.0", Member: hubtest.Member, Hub: "hf:acme/tiny/tiny.gguf",
+	}
+}
+
+// tinyGGUF returns a GGUF file whose architecture can be read; its weights are zeros.
+func tinyGGUF() []byte {
+	zeros := func(name string, typ quant.Type, shape ...int) weights.Tensor {
+		n := 1
+		for _, d := range shape {
+			n *= d
+		}
+		return weights.Tensor{Name: name, Type: typ, Shape: shape, Data: make([]byte, n/typ.BlockElems()*typ.BlockBytes())}
+	}
+	var b bytes.Buffer
+	err := weights.WriteGGUF(&b, []weights.KeyValue{
+		{Key: "general.architecture", Value: "llama"},
+		{Key: "llama.block_count", Value: uint32(1)},
+		{Key: "llama.context_length", Value: uint32(128)},
+		{Key: "llama.embedding_length", Value: uint32(64)},
+		{Key: "llama.feed_forward_length", Value: uint32(96)},
+		{Key: "llama.attention.head_count", Value: uint32(4)},
+		{Key: "llama.attention.head_count_kv", Value: uint32(2)},
+		{Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)},
+		{Key: "llama.rope.freq_base", Value: float32(10000)},
+		{Key: "llama.vocab_size", Value: uint32(32)},
+	}, []weights.Tensor{
+		zeros("token_embd.weight", quant.Q8_0, 32, 64),
+		zeros("output_norm.weight", quant.F32, 64),
+		zeros("blk.0.attn_q.weight", quant.Q4_1, 64, 64),
+	})
+	if err != nil {
+		panic("main_test: " + err.Error())
+	}
+	return b.Bytes()
+}

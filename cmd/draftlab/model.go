@@ -1,0 +1,17 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newModel(env *Env) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "model",
+		Short: "List, inspect and verify models",
+		Long: `The model commands say which models there are and what is in them.
+
+Wherever a MODEL is asked for, it is a name from "draftlab model list", hf:OWNER/REPO/FILE, or the path of a
+GGUF file, a safetensors file or a directory that holds a model.` + exitHelp,
+		Example: `  draftlab model list
+  draftlab model inspect smollm2
+  draftlab model verify ./model.gguf`,
+	}, newModelList(env), newModelInspect(env), newModelVerify(env))
+}

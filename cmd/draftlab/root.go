@@ -1,0 +1,36 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// newRoot makes the command tree. A new command is a constructor in a file of its own and a line here.
+func newRoot(env *Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "draftlab",
+		Short: "A laboratory for speculative decoding",
+		Long: `Draftlab runs a language model on this machine and measures what speculative decoding gains.
+
+The first command that needs a model fetches the default one. Each command writes its result to
+standard output and progress to standard error; with --json the result is one JSON document.` + exitHelp,
+		Example: `  draftlab pull                  # fetch the default model
+  draftlab model inspect         # what it is made of`,
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	group(root,
+		newPull(env),
+		newModel(env),
+		newVersion(env),
+	)
+	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%s: %v", cmd.CommandPath(), err) })
+	return root
+}
+
+// wantsJSON reports whether --json is given.
+func wantsJSON(cmd *cobra.Command) bool {
+	on, err := cmd.Flags().GetBool("json")
+	return err == nil && on // newRoot defines the flag for all commands
+}

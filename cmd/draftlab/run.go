@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit statuses of every command.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // as shells report a process that SIGINT ended
+)
+
+// exitHelp is the part of every command's manual about exit statuses.
+const exitHelp = `
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.`
+
+// Run executes one command line and returns its exit status. What the command yields goes to env.Stdout;
+// progress and errors go to env.Stderr.
+func Run(ctx context.Context, env *Env, args []string) int {
+	root := newRoot(env)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(env.Stderr, "draftlab: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprintln(env.Stderr, "draftlab: "+err.Error())
+	var remedy interface{ Remedy() string }
+	if errors.As(err, &remedy) && remedy.Remedy() != "" {
+		fmt.Fprintln(env.Stderr, "hint: "+remedy.Remedy())
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ msg, hint string }
+
+func (e *usageError) Error() string { return e.msg }
+
+// Remedy returns the hint.
+func (e *usageError) Remedy() string { return e.hint }
+
+// hintedError is a failure with a remedy.
+type hintedError struct{ msg, hint string }
+
+func (e *hintedError) Error() string { return e.msg }
+
+// Remedy returns the hint.
+func (e *hintedError) Remedy() string { return e.hint }
+
+func withHint(msg, hint string) error { return &hintedError{msg, hint} }
+
+// usage makes a usage error that points to the command's manual.
+func usage(cmd *cobra.Command, format string, a ...any) error {
+	return &usageError{fmt.Sprintf(format, a...), "see " + cmd.CommandPath() + " --help"}
+}
+
+// atMost accepts up to n arguments; the command's usage line says which.
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usage(cmd, "%s takes at most %d argument(s), not %d: unexpected %q", cmd.CommandPath(), n, len(args), args[n])
+		}
+		return nil
+	}
+}
+
+// group makes a command that only holds others: alone it prints its manual, and a word that is none of
+// them is a usage error that names what was probably meant.
+func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(children...)
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		err := &usageError{fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0]), "see " + cmd.CommandPath() + " --help"}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err.hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return err
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
