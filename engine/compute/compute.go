@@ -111,7 +111,6 @@ func (k Kind) String() string { return kindNames[k] }
 type Rope struct {
 	InvFreq []float64 // [HeadDim/2]
 	Scale   float32   // attention factor on cos and sin; 1 for most models
-	MaxPos  int       // positions the tables cover
 }
 
 // AttentionSpec is what RopeAppend and Attention need to know of a layer's heads.

@@ -138,7 +138,7 @@ func (b *builder) build() error {
 	if m.outNorm, err = b.vector(roleOutNorm, 0); err != nil {
 		return err
 	}
-	rope := &compute.Rope{InvFreq: m.cfg.Rope.InvFreq(m.cfg.HeadDim), Scale: 1, MaxPos: m.opt.Context}
+	rope := &compute.Rope{InvFreq: m.cfg.Rope.InvFreq(m.cfg.HeadDim), Scale: 1}
 	m.layers = make([]layer, m.cfg.Layers)
 	for l := range m.layers {
 		if err := b.layer(l, rope); err != nil {
@@ -283,9 +283,9 @@ func decodeBytes(t weights.Tensor) []byte {
 	step := chunk / t.Type.BlockElems() * t.Type.BlockBytes()
 	for src := t.Data; len(src) > 0; {
 		n := min(step, len(src))
-		part := v[:n/t.Type.BlockBytes()*t.Type.BlockElems()]
-		quant.Decode(t.Type, part, src[:n])
-		for _, x := range part {
+		floats := v[:n/t.Type.BlockBytes()*t.Type.BlockElems()]
+		quant.Decode(t.Type, floats, src[:n])
+		for _, x := range floats {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
 		}
 		src = src[n:]

@@ -47,19 +47,38 @@ type ropeAppend struct {
 	*heads
 }
 
-// heads is what one model's layers share: shapes, rotary tables, rotated queries and score scratch.
+// heads is one layer's view of what the layers of a program share.
 type heads struct {
-	spec     *compute.AttentionSpec
-	group    int // query heads of a key/value head
-	cos, sin []float32
-	bias     []float32
-	q        []float32 // rotated queries [KVHeads, rows, group, HeadDim]
+	spec   *compute.AttentionSpec
+	group  int // query heads of a key/value head
+	bias   []float32
+	shared *rotation
+}
+
+// rotation is what the layers of a program share: this pass's cosines and sines, and the rotated queries.
+type rotation struct {
+	rope     *compute.Rope
+	cos, sin []float32 // [rows, HeadDim/2]
+	q        []float32 // [KVHeads, rows, group, HeadDim]
+}
+
+// run computes the angles of the batch's positions. The angle is a float32 product, as Hugging Face
+// transformers computes it, so that long positions agree.
+func (s *rotation) run(w *worker, b *compute.Batch, rows int) {
+	half := len(s.rope.InvFreq)
+	from, to := share(rows, w.id, w.d.pool.n)
+	for r := from; r < to; r++ {
+		for i, f := range s.rope.InvFreq {
+			sin, cos := math.Sincos(float64(float32(b.Pos[r]) * float32(f)))
+			s.cos[r*half+i], s.sin[r*half+i] = float32(cos)*s.rope.Scale, float32(sin)*s.rope.Scale
+		}
+	}
 }
 
 // RopeAppend implements [compute.Recorder].
 func (r *recorder) RopeAppend(qkv compute.Tensor, store compute.KV, s *compute.AttentionSpec) {
-	r.add(compute.KindRope, &ropeAppend{qkv.(*tensor), store.(*kv), r.d.headsOf(s, r.p.batch.MaxRows)})
 	r.scratch(s.HeadDim)
+	r.add(compute.KindRope, &ropeAppend{qkv.(*tensor), store.(*kv), r.headsOf(s)})
 }
 
 func (s *ropeAppend) run(w *worker, b *compute.Batch, rows int) {
@@ -84,10 +103,10 @@ func (s *ropeAppend) one(w *worker, b *compute.Batch, rows, r, h int) {
 	layer := s.kv.layers[sp.Layer]
 	switch {
 	case h < sp.Heads:
-		s.rotate(set, x, sp.QNorm, int(b.Pos[r]))
-		copy(s.q[((h/s.group*rows+r)*s.group+h%s.group)*dim:], x)
+		s.rotate(set, x, sp.QNorm, r)
+		copy(s.shared.q[((h/s.group*rows+r)*s.group+h%s.group)*dim:], x)
 	case h < sp.Heads+sp.KVHeads:
-		s.rotate(set, x, sp.KNorm, int(b.Pos[r]))
+		s.rotate(set, x, sp.KNorm, r)
 		if s.kv.elem == 2 {
 			set.StoreK16(&layer[0][at+2*slot], &x[0], dim)
 		} else {
@@ -100,52 +119,37 @@ func (s *ropeAppend) one(w *worker, b *compute.Batch, rows, r, h int) {
 	}
 }
 
-// rotate norms (if the model does) and rotates one head in place.
-func (s *ropeAppend) rotate(set *kernel.Set, x []float32, gain compute.Vector, pos int) {
+// rotate norms (if the model does) and rotates one head of row r in place.
+func (s *ropeAppend) rotate(set *kernel.Set, x []float32, gain compute.Vector, r int) {
 	if gain != nil {
 		set.RMSNorm(&x[0], &x[0], &gain.(*vector).data[0], len(x), s.spec.NormEps)
 	}
 	half := len(x) / 2
-	set.Rope(&x[0], &s.cos[pos*half], &s.sin[pos*half], half)
+	set.Rope(&x[0], &s.shared.cos[r*half], &s.shared.sin[r*half], half)
 }
 
-// headsOf makes a layer's view of its model's heads; tables and buffers are shared between layers.
-func (d *Device) headsOf(s *compute.AttentionSpec, maxRows int) *heads {
-	if s.Heads%s.KVHeads != 0 || s.HeadDim%kernel.GroupRows != 0 {
-		panic(fmt.Sprintf("cpu: %d query heads over %d key/value heads of %d", s.Heads, s.KVHeads, s.HeadDim))
+// headsOf makes a layer's view of its program's rotation, which the first layer's request records.
+func (r *recorder) headsOf(s *compute.AttentionSpec) *heads {
+	half := s.HeadDim / 2
+	if s.Heads%s.KVHeads != 0 || s.HeadDim%kernel.GroupRows != 0 || len(s.Rope.InvFreq) != half {
+		panic(fmt.Sprintf("cpu: %d query heads over %d key/value heads of %d, %d rotary frequencies", s.Heads, s.KVHeads, s.HeadDim, len(s.Rope.InvFreq)))
 	}
-	if d.ropes == nil {
-		d.ropes = map[*compute.Rope]*heads{}
+	if r.rotation == nil {
+		rows := r.p.batch.MaxRows
+		r.rotation = &rotation{
+			rope: s.Rope, cos: floatsAligned(rows * half), sin: floatsAligned(rows * half),
+			q: floatsAligned(rows * s.Heads * s.HeadDim),
+		}
+		r.add(compute.KindRope, r.rotation)
 	}
-	first, ok := d.ropes[s.Rope]
-	if !ok {
-		first = &heads{q: floatsAligned(maxRows * s.Heads * s.HeadDim)}
-		first.cos, first.sin = ropeTables(s.Rope)
-		d.ropes[s.Rope] = first
+	if r.rotation.rope != s.Rope {
+		panic("cpu: layers of one program with different rotary embeddings")
 	}
-	if n := maxRows * s.Heads * s.HeadDim; len(first.q) < n {
-		first.q = floatsAligned(n)
-	}
-	h := &heads{spec: s, group: s.Heads / s.KVHeads, cos: first.cos, sin: first.sin, q: first.q}
+	h := &heads{spec: s, group: s.Heads / s.KVHeads, shared: r.rotation}
 	if s.Bias != nil {
 		h.bias = s.Bias.(*vector).data
 	}
 	return h
-}
-
-// ropeTables computes cosines and sines by position. The angle is a float32 product, as Hugging
-// Face transformers computes it, so that long positions agree.
-func ropeTables(r *compute.Rope) (cos, sin []float32) {
-	half := len(r.InvFreq)
-	cos, sin = floatsAligned(r.MaxPos*half), floatsAligned(r.MaxPos*half)
-	for p := range r.MaxPos {
-		for i, f := range r.InvFreq {
-			angle := float64(float32(p) * float32(f))
-			cos[p*half+i] = float32(math.Cos(angle)) * r.Scale
-			sin[p*half+i] = float32(math.Sin(angle)) * r.Scale
-		}
-	}
-	return cos, sin
 }
 
 // attention is softmax(q·K)·V in waves of tiles: scores cut by positions, soft-max by queries, sums
@@ -160,7 +164,7 @@ type attention struct {
 
 // Attention implements [compute.Recorder].
 func (r *recorder) Attention(y compute.Operand, _ compute.Tensor, store compute.KV, s *compute.AttentionSpec) {
-	a := &attention{y: y.(*operand), kv: store.(*kv), heads: r.d.headsOf(s, r.p.batch.MaxRows)}
+	a := &attention{y: y.(*operand), kv: store.(*kv), heads: r.headsOf(s)}
 	a.direct = s.HeadDim%kernel.BlockCols == 0
 	for i := range r.d.workers {
 		if w := &r.d.workers[i]; len(w.out) < kernel.MaxQueries*s.HeadDim {
@@ -249,7 +253,7 @@ func (s *attention) scores(w *worker, b *compute.Batch, tiles []tile, rows int) 
 			if a >= z {
 				continue
 			}
-			q := s.q[(h*rows+t.row)*s.group*dim:]
+			q := s.shared.q[(h*rows+t.row)*s.group*dim:]
 			out := w.d.scores[sp.off+h*sp.queries*sp.ld+a*compute.BlockSlots:]
 			s.scoreBlocks(w, q, out, sp.ld, sp.queries, h, b.Blocks[b.Seq[t.row]][a:z])
 		}

@@ -18,9 +18,8 @@ type Device struct {
 	mem     memory // weights, keys and values, scores
 
 	plan   attentionPlan
-	scores []float32                // scores of the wave in progress
-	dens   []float32                // their soft-max denominators
-	ropes  map[*compute.Rope]*heads // rotary tables and query buffers by model
+	scores []float32 // scores of the wave in progress
+	dens   []float32 // their soft-max denominators
 
 	profiling bool
 	spent     [compute.NumKinds]time.Duration

@@ -29,9 +29,10 @@ type recorded struct {
 
 // recorder implements [compute.Recorder].
 type recorder struct {
-	d    *Device
-	p    *program
-	outs bool
+	d        *Device
+	p        *program
+	outs     bool
+	rotation *rotation // recorded by the first layer
 }
 
 // Record implements [compute.Device].
