@@ -324,16 +324,14 @@ func genArgMax(f *file, v isa) {
 	f.ret()
 }
 
-// readAhead is how far ahead of the loads the bandwidth probe prefetches, in bytes.
-const readAhead = 4096
-
+// genReadMem emits the bandwidth probe: plain loads in order. Software prefetch and several streams were tried
+// and read no faster.
 func genReadMem(f *file, v isa) {
 	f.fn("readMem"+v.suffix, "p *byte, n int", 16, "is Set.ReadMem.")
 	f.p("MOVQ p+0(FP), SI")
 	f.p("MOVQ n+8(FP), CX")
 	f.label("loop")
 	for off := 0; off < 1024; off += 64 {
-		f.p("PREFETCHT0 %d(SI)", off+readAhead)
 		v.op(f, "VMOVUPS", mem{"SI", off}, reg(off/64%4))
 	}
 	f.p("ADDQ $1024, SI")
