@@ -138,6 +138,35 @@ func TestBitsOverWidths(t *testing.T) {
 	})
 }
 
+// TestBitsWithoutLogits: passes that want no logits, and one that wants its last row's alone.
+func TestBitsWithoutLogits(t *testing.T) {
+	each(t, 2, func(t *testing.T, _ *kernel.Set, _ string, m *Model) {
+		ids := text(20, m.cfg.Vocab)
+		all := read(t, m, ids, 20)
+		b := m.Batch()
+		for _, span := range [][2]int32{{0, 9}, {9, 20}} {
+			b.Reset()
+			for at := span[0]; at < span[1]; at++ {
+				b.Append(0, ids[at], at)
+			}
+			if span[1] == 20 {
+				b.WantLogits(b.Rows - 1)
+			}
+			if err := m.Forward(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := trace{logits: [][]float32{make([]float32, m.cfg.Vocab)}}
+		m.Logits(got.logits[0], 1)
+		if d := got.diff(trace{logits: all.logits[19:]}); d != "" {
+			t.Error(d)
+		}
+		if best := b.Best[0]; got.logits[0][best] != slices.Max(got.logits[0]) {
+			t.Errorf("best token %d is not the arg-max", best)
+		}
+	})
+}
+
 func TestBitsOverThreads(t *testing.T) {
 	want := map[string]trace{}
 	for threads := 1; threads <= 4; threads++ {

@@ -54,7 +54,7 @@ const (
 )
 
 // Validate reports the first hyper-parameter that is out of bounds or contradicts another.
-func (c *Config) Validate() error {
+func (c Config) Validate() error {
 	switch c.Arch {
 	case Llama, Qwen2, Qwen3:
 	default:
@@ -101,7 +101,7 @@ func (c *Config) Validate() error {
 }
 
 // QKVRows is the height of the fused query, key and value matrix.
-func (c *Config) QKVRows() int { return (c.Heads + 2*c.KVHeads) * c.HeadDim }
+func (c Config) QKVRows() int { return (c.Heads + 2*c.KVHeads) * c.HeadDim }
 
 // addEOS adds an end-of-text id unless it is there already.
 func (c *Config) addEOS(id int32) {

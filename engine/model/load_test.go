@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"maps"
@@ -57,7 +58,7 @@ func (f *files) add(name string, typ quant.Type, shape ...int) {
 
 // makeGGUF lays a random model out as llama.cpp's converter does: its names, and q and k rows of Llama
 // interleaved.
-func makeGGUF(t *testing.T, name string) *files {
+func makeGGUF(t testing.TB, name string) *files {
 	t.Helper()
 	c, typ, err := ParseRandom(name)
 	if err != nil {
@@ -370,6 +371,38 @@ func TestLoadAccepts(t *testing.T) {
 	if m.head != m.embed {
 		t.Error("a tied model has two matrices for embedding and head")
 	}
+}
+
+// FuzzReadConfig: no GGUF metadata panics, and what is accepted is within bounds.
+func FuzzReadConfig(f *testing.F) {
+	for _, name := range []string{"tiny-f32", "tiny-qwen2-f32", "tiny-qwen3-f32"} {
+		model := makeGGUF(f, name)
+		model.set("llama.rope.scaling.type", "linear")
+		model.set("llama.rope.scaling.factor", float32(4))
+		model.set("tokenizer.ggml.eos_token_id", uint32(2))
+		model.tensors = nil
+		model.add("token_embd.weight", quant.F32, 320, 1)
+		model.add(ropeDivisors, quant.F32, 32)
+		var seed bytes.Buffer
+		if err := weights.WriteGGUF(&seed, model.meta, model.tensors); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(seed.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := weights.ParseGGUF("fuzz", data)
+		if err != nil {
+			return
+		}
+		c, err := ReadConfig(file)
+		if err != nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+		_ = checkTensors(file, &c, &ggufNames)
+	})
 }
 
 // TestInterleavedOrder inverts the converter's permutation and is only handed to q and k of Llama GGUF files.
