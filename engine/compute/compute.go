@@ -65,7 +65,7 @@ type Part struct {
 	Type uint32 // quant.Type
 	Rows int
 	Cols int
-	// Data holds Rows·Cols elements, row-major in blocks of Type.
+	// Data holds Rows·Cols elements, row-major in blocks of Type. It is not kept once NewMatrix has returned.
 	Data []byte
 	// RowOrder, if not nil, maps a row of the device's matrix to a row of Data (undoes GGUF's rotary permutation).
 	RowOrder []int32
