@@ -18,6 +18,7 @@ standard output and progress to standard error; with --json the result is one JS
 	group(root,
 		newPull(env),
 		newModel(env),
+		newMicrobench(env),
 		newVersion(env),
 	)
 	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")

@@ -28,6 +28,9 @@ const MaxRows = 16
 // Rows are the widths whose passes are timed.
 var Rows = []int{1, 2, 3, 4, 6, 8, 16}
 
+// Positions is the context that a model to be measured must have, in whole blocks.
+const Positions = Blocks * compute.BlockSlots
+
 // Blocks is the number of key/value blocks that a measurement needs.
 const Blocks = (Context + decodeTokens + MaxRows + compute.BlockSlots - 1) / compute.BlockSlots
 
