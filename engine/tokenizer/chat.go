@@ -1,0 +1,167 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ardanlabs/jinja"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role    string
+	Content string
+	// Fields are what some templates read beside these two, such as name, reasoning_content or tool_calls. A
+	// json.RawMessage keeps the order of its objects' fields, which tojson writes out.
+	Fields map[string]any
+}
+
+// ChatOptions says how ApplyChat renders. The zero value renders the messages alone.
+type ChatOptions struct {
+	AddGenerationPrompt bool            // end with the head of the assistant's turn
+	Tools               json.RawMessage // the tools offered to the model, a JSON list; nil for none
+	Vars                map[string]any  // further variables of the template, such as enable_thinking
+	Now                 time.Time       // what strftime_now formats; the time of the call if zero
+}
+
+// ErrNoChatTemplate is returned by ApplyChat where the vocabulary came without a template.
+var ErrNoChatTemplate = errors.New("tokenizer: the model has no chat template; give it a plain prompt")
+
+// ChatError is what a template says by raise_exception about messages that it does not accept.
+type ChatError struct{ Message string }
+
+func (e *ChatError) Error() string { return "tokenizer: the chat template refuses: " + e.Message }
+
+// chatTemplate is a compiled template, or the reason why there is none.
+type chatTemplate struct {
+	source   string
+	compiled *jinja.Template
+	err      error
+}
+
+// newChatTemplate compiles source. What is wrong with it is kept for the caller of ApplyChat: a model whose
+// template does not parse still completes plain text.
+func newChatTemplate(field, source string) *chatTemplate {
+	c := &chatTemplate{source: source}
+	if source == "" {
+		c.err = ErrNoChatTemplate
+		return c
+	}
+	prepared, err := prepareTemplate(source)
+	if err == nil {
+		c.compiled, err = compileTemplate(prepared)
+	}
+	if err != nil {
+		c.err = fmt.Errorf("tokenizer: %s: %w", field, err)
+	}
+	return c
+}
+
+// compileTemplate compiles, and turns a panic of the library into an error.
+func compileTemplate(source string) (t *jinja.Template, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			t, err = nil, fmt.Errorf("the template does not parse: %v", r)
+		}
+	}()
+	return jinja.Compile(source)
+}
+
+// ChatTemplate returns the source of the chat template, "" if there is none.
+func (t *Tokenizer) ChatTemplate() string { return t.chat.source }
+
+// ChatTemplateErr returns why ApplyChat cannot work: ErrNoChatTemplate, or where the template does not parse;
+// nil if it can.
+func (t *Tokenizer) ChatTemplateErr() error { return t.chat.err }
+
+// ApplyChat renders messages with the model's chat template, as Hugging Face's apply_chat_template does. Encode
+// the result with ParseSpecial and without AddSpecial.
+//
+// Errors are ChatTemplateErr's, a *ChatError, or say what went wrong in the template. Templates come with
+// models, from strangers: loops, recursion and their source are bounded. The memory that one
+// expression may ask for is not: a template can still exhaust it by doubling a string.
+func (t *Tokenizer) ApplyChat(messages []Message, o ChatOptions) (text string, err error) {
+	if t.chat.err != nil {
+		return "", t.chat.err
+	}
+	vars, err := t.chatVars(messages, o)
+	if err != nil {
+		return "", err
+	}
+	var raised *ChatError
+	vars["raise_exception"] = jinja.NewCallable("raise_exception", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+		raised = &ChatError{}
+		if len(args) > 0 {
+			raised.Message = args[0].String()
+		}
+		return jinja.Undefined(), raised
+	})
+	newGuard().install(vars)
+	defer func() {
+		if r := recover(); r != nil {
+			text, err = "", fmt.Errorf("tokenizer: chat template: %v", r)
+		}
+	}()
+	text, err = t.chat.compiled.RenderValues(vars)
+	if raised != nil {
+		return "", raised
+	}
+	if err != nil {
+		return "", fmt.Errorf("tokenizer: chat template: %w", err)
+	}
+	return text, nil
+}
+
+// chatVars builds the variables that Hugging Face gives to a template.
+func (t *Tokenizer) chatVars(messages []Message, o ChatOptions) (map[string]jinja.Value, error) {
+	vars := map[string]jinja.Value{"tools": jinja.None(), "documents": jinja.None()}
+	for name, id := range t.named {
+		vars[name] = jinja.NewString(t.tokens[id])
+	}
+	for name, v := range o.Vars {
+		value, err := chatValue(v)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer: chat variable %q: %w", name, err)
+		}
+		vars[name] = value
+	}
+	if o.Tools != nil {
+		tools, err := orderedJSON(o.Tools)
+		if err != nil || !tools.IsList() && !tools.IsNone() {
+			return nil, fmt.Errorf("tokenizer: chat tools must be a JSON list: %v", err)
+		}
+		vars["tools"] = tools
+	}
+	list := make([]jinja.Value, len(messages))
+	for i, m := range messages {
+		d := jinja.NewDict()
+		d.AsDict().Set("role", jinja.NewString(m.Role))
+		d.AsDict().Set("content", jinja.NewString(m.Content))
+		for _, name := range slices.Sorted(maps.Keys(m.Fields)) {
+			value, err := chatValue(m.Fields[name])
+			if err != nil {
+				return nil, fmt.Errorf("tokenizer: chat message %d: %q: %w", i, name, err)
+			}
+			d.AsDict().Set(name, value)
+		}
+		list[i] = d
+	}
+	vars["messages"] = jinja.NewList(list)
+	vars["add_generation_prompt"] = jinja.NewBool(o.AddGenerationPrompt)
+	now := o.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	vars["strftime_now"] = jinja.NewCallable("strftime_now", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+		if len(args) != 1 || !args[0].IsString() {
+			return jinja.Undefined(), errors.New("strftime_now takes one format")
+		}
+		s, err := strftime(now, args[0].AsString())
+		return jinja.NewString(s), err
+	})
+	return vars, nil
+}
