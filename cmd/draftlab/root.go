@@ -18,6 +18,7 @@ standard output and progress to standard error; with --json the result is one JS
 	group(root,
 		newPull(env),
 		newModel(env),
+		newGenerate(env),
 		newMicrobench(env),
 		newVersion(env),
 	)
