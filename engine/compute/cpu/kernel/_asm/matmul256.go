@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// prefetch256 is prefetch512 for the AVX2 kernels.
-const prefetch256 = 4096
+// distance256 is distance512 for the AVX2 kernels.
+const distance256 = 4096
 
 // Registers of the AVX2 integer kernels: Y0–Y7 are the unpacked codes of a block's eight k-quads
 // for 8 of the 16 lanes (W8S without VNNI: four quads' signed codes and their magnitudes).
@@ -74,7 +74,7 @@ func (k *kernel256) emit(name string) {
 	}
 	k.label("block")
 	for line := 0; line*64 < stride; line++ {
-		k.p("PREFETCHT0 %d(SI)", prefetch256+64*line)
+		k.p("PREFETCHT0 %d(SI)", distance256+64*line)
 	}
 	for half := range 2 {
 		k.factors(half)

@@ -20,11 +20,9 @@ func floatAVX2(f *file, format string, bytes, rows int, name string) {
 	f.p("MOVQ ldy+40(FP), R10")
 	f.p("SHLQ $2, R10")
 	f.p("MOVQ add+48(FP), R11")
-	f.p("MOVQ blocks+24(FP), R12") // R12: bytes of a group, R13: of three
+	f.p("MOVQ blocks+24(FP), R12") // bytes of a group
 	f.p("IMULQ $%d, R12", 32*16*bytes)
-	f.p("LEAQ (R12)(R12*2), R13")
-	wide := max(1, chains256/2/rows)
-	for n := wide; n >= 1; n -= max(1, wide-1) {
+	for n := floatGroups256(rows); n >= 1; n-- {
 		f.label(fmt.Sprintf("group%d", n))
 		f.p("CMPQ R9, $%d", n)
 		f.p("JLT done%d", n)
@@ -47,6 +45,14 @@ func floatAVX2(f *file, format string, bytes, rows int, name string) {
 	f.ret()
 }
 
+// floatGroups256 is floatGroups512 for AVX2, where two rows' chains fill the registers.
+func floatGroups256(rows int) int {
+	if rows <= 2 {
+		return 2
+	}
+	return 1
+}
+
 // pass256 is a reduction over all columns for some groups side by side.
 type pass256 struct {
 	*file
@@ -58,7 +64,7 @@ type pass256 struct {
 func (k *pass256) emit(halves ...int) {
 	const unroll = 4
 	tag := fmt.Sprintf("%d%d", k.groups, halves[0])
-	place := []string{"(SI)", "(SI)(R12*1)", "(SI)(R12*2)", "(SI)(R13*1)"}
+	place := []string{"(SI)", "(SI)(R12*1)"}
 	chain := func(r, g, i int) int { return (r*k.groups+g)*len(halves) + i }
 	k.p("MOVQ x+8(FP), DI")
 	k.p("MOVQ blocks+24(FP), CX")
@@ -76,6 +82,9 @@ func (k *pass256) emit(halves ...int) {
 			}
 		}
 		for g := range k.groups {
+			if 16*k.bytes*col%64 == 0 {
+				k.p("PREFETCHT0 %d%s", distance256+16*k.bytes*col, place[g])
+			}
 			for i, half := range halves {
 				k.widen(fmt.Sprintf("%d%s", k.bytes*(16*col+8*half), place[g]))
 				for r := range k.rows {
@@ -87,11 +96,6 @@ func (k *pass256) emit(halves ...int) {
 					k.p("VFMADD231PS Y%d, Y%d, Y%d", x, yW, chain(r, g, i))
 				}
 			}
-		}
-	}
-	for g := range k.groups {
-		for line := 0; line < 16*k.bytes*unroll; line += 64 {
-			k.p("PREFETCHT0 %d%s", prefetch256+line, place[g])
 		}
 	}
 	k.p("ADDQ $%d, SI", 16*k.bytes*unroll)

@@ -173,18 +173,13 @@ func floatAVX512(f *file, format string, bytes, rows int, name string) {
 	f.p("MOVQ ldy+40(FP), R10")
 	f.p("SHLQ $2, R10")
 	f.p("MOVQ add+48(FP), R11")
-	f.p("MOVQ blocks+24(FP), R12") // R12: bytes of a group, R13: of three
+	f.p("MOVQ blocks+24(FP), R12") // bytes of a group
 	f.p("IMULQ $%d, R12", 32*16*bytes)
-	f.p("LEAQ (R12)(R12*2), R13")
-	wide := map[int]int{1: 4, 2: 4, 3: 2, 4: 2}[rows]
-	if wide == 0 {
-		wide = 1
-	}
-	for n := wide; n >= 1; n -= max(1, wide-1) {
+	for n := floatGroups512(rows); n >= 1; n-- {
 		f.label(fmt.Sprintf("group%d", n))
 		f.p("CMPQ R9, $%d", n)
 		f.p("JLT done%d", n)
-		floatGroups512(f, format, bytes, rows, n)
+		floatPass512(f, format, bytes, rows, n)
 		f.p("ADDQ $%d, DX", 64*n)
 		f.p("SUBQ $%d, R9", n)
 		f.p("JMP group%d", n)
@@ -193,10 +188,19 @@ func floatAVX512(f *file, format string, bytes, rows int, name string) {
 	f.ret()
 }
 
-// floatGroups512 sums n groups (at SI, which it moves past them) for all rows.
-func floatGroups512(f *file, format string, bytes, rows, n int) {
+// floatGroups512 is how many groups side by side a tile of rows takes: enough chains for what
+// memory delivers. Four groups for one row were slower than two: as many streams confuse the prefetcher.
+func floatGroups512(rows int) int {
+	if rows <= 4 {
+		return 2
+	}
+	return 1
+}
+
+// floatPass512 sums n groups (at SI, which it moves past them) for all rows.
+func floatPass512(f *file, format string, bytes, rows, n int) {
 	const unroll = 4
-	place := []string{"(SI)", "(SI)(R12*1)", "(SI)(R12*2)", "(SI)(R13*1)"}
+	place := []string{"(SI)", "(SI)(R12*1)"}
 	f.p("MOVQ x+8(FP), DI")
 	f.p("MOVQ blocks+24(FP), CX")
 	for i := range rows * n {
@@ -207,17 +211,15 @@ func floatGroups512(f *file, format string, bytes, rows, n int) {
 	f.label(fmt.Sprintf("cols%d", n))
 	for k := range unroll {
 		for g := range n {
+			if 16*bytes*k%64 == 0 {
+				f.p("PREFETCHT0 %d%s", distance512+16*bytes*k, place[g])
+			}
 			widen512(f, format, fmt.Sprintf("%d%s", 16*bytes*k, place[g]), g)
 		}
 		for r := range rows {
 			for g := range n {
 				f.p("VFMADD231PS.BCST %d(DI), Z%d, Z%d", r*floatUnit+4*k, g, zAcc+r*n+g)
 			}
-		}
-	}
-	for g := range n {
-		for line := 0; line < 16*bytes*unroll; line += 64 {
-			f.p("PREFETCHT0 %d%s", distance512+line, place[g])
 		}
 	}
 	f.p("ADDQ $%d, SI", 16*bytes*unroll)
