@@ -94,8 +94,7 @@ func TestManuals(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(cmd.Example) {
-			code, _, _ := strings.Cut(line, "#")
-			words := strings.Fields(code)
+			words := shellWords(line)
 			if len(words) == 0 || words[0] != "draftlab" {
 				t.Errorf("%s: example %q is not a command line", path, line)
 				continue
@@ -112,6 +111,31 @@ func TestManuals(t *testing.T) {
 			}
 		}
 	}
+}
+
+// shellWords splits an example as a shell would: double quotes group, # begins a comment, and of a
+// pipeline the last command counts.
+func shellWords(line string) (words []string) {
+	var word strings.Builder
+	quoted, begun := false, false
+	for _, r := range strings.TrimSpace(line) + " " {
+		switch {
+		case r == '"':
+			quoted, begun = !quoted, true
+		case quoted || r != ' ' && r != '|' && (r != '#' || begun):
+			word.WriteRune(r)
+			begun = true
+		case r == '#':
+			return words
+		case r == '|':
+			words = nil
+		case begun:
+			words = append(words, word.String())
+			word.Reset()
+			begun = false
+		}
+	}
+	return words
 }
 
 func TestVersionJSON(t *testing.T) {
