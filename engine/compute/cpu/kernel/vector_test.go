@@ -343,6 +343,12 @@ func TestArgMax(t *testing.T) {
 				if x[at] = -1; s.ArgMax(ptr(x), n) != at {
 					t.Fatalf("n %d: missed %d", n, at)
 				}
+				for i := at + 1; i < n; i++ {
+					x[i] = nan // later in the same lane, it must not displace the maximum
+				}
+				if s.ArgMax(ptr(x), n) != at {
+					t.Fatalf("n %d: NaN displaced %d", n, at)
+				}
 			}
 		}
 		for _, c := range []struct {
