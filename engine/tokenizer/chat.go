@@ -81,6 +81,10 @@ func (t *Tokenizer) ChatTemplateErr() error { return t.chat.err }
 // ApplyChat renders messages with the model's chat template, as Hugging Face's apply_chat_template does. Encode
 // the result with ParseSpecial and without AddSpecial.
 //
+// The library is more lenient than Jinja2 in one way: an element or attribute of something undefined is
+// undefined again, and renders as nothing, where Jinja2 refuses. It does not know str.join, its ** makes floats, and a
+// variable that one round of a loop sets is still set in the next.
+//
 // Errors are ChatTemplateErr's, a *ChatError, or say what went wrong in the template. Templates come with
 // models, from strangers: loops, recursion and their source are bounded. The memory that one
 // expression may ask for is not: a template can still exhaust it by doubling a string.
@@ -96,11 +100,14 @@ func (t *Tokenizer) ApplyChat(messages []Message, o ChatOptions) (text string, e
 	vars["raise_exception"] = jinja.NewCallable("raise_exception", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
 		raised = &ChatError{}
 		if len(args) > 0 {
-			raised.Message = args[0].String()
+			if raised.Message = args[0].String(); args[0].IsString() {
+				raised.Message = args[0].AsString()
+			}
 		}
 		return jinja.Undefined(), raised
 	})
-	newGuard().install(vars)
+	installFilters(vars)
+	(&guard{}).install(vars)
 	defer func() {
 		if r := recover(); r != nil {
 			text, err = "", fmt.Errorf("tokenizer: chat template: %v", r)

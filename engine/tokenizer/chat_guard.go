@@ -10,9 +10,9 @@ import (
 // Bounds on what a chat template may do. Published templates have up to 40 KB, recurse a few levels into tool
 // schemas, and loop over messages, tools and now and then the characters of a text.
 const (
-	maxLoopSteps  = 2_000_000 // rounds of all loops and calls of all macros in one rendering
-	maxMacroDepth = 200       // the library recurses with the macro, and Go cannot survive a stack overflow
-	maxRange      = 100_000   // items that range() makes
+	maxLoopSteps  = 500_000 // rounds of all loops and calls of all macros in one rendering
+	maxMacroDepth = 200     // the library recurses with the macro, and Go cannot survive a stack overflow
+	maxRange      = 100_000 // items that range() makes
 )
 
 // The names are such as no template uses; shadowing them only harms the template's author.
@@ -24,8 +24,6 @@ const (
 
 // guard counts for one rendering.
 type guard struct{ steps, depth int }
-
-func newGuard() *guard { return &guard{} }
 
 // install adds the guard's functions, and a bounded range, to a template's variables.
 func (g *guard) install(vars map[string]jinja.Value) {

@@ -17,6 +17,7 @@ const maxTemplateLen = 128 << 10
 //     settings of Hugging Face (the library trims beyond a neighbouring {{ … }}); all text stands in {{ "…" }}, where
 //     the library leaves it alone;
 //   - string literals know all of Python's escapes;
+//   - output and tojson go through the filters of installFilters;
 //   - loops and macros call the guard;
 //   - every line keeps its number, so that errors name the right one.
 func prepareTemplate(source string) (string, error) {
@@ -72,7 +73,7 @@ func (p *preparer) tag(start int) error {
 	body, flags := cutFlags(body)
 	switch kind {
 	case '{':
-		p.emit("{{", literals(body), "}}")
+		p.emit("{{", "("+expression(body)+")|"+outName, "}}")
 	case '%':
 		p.statement(body)
 	default:
@@ -117,7 +118,7 @@ func (p *preparer) statement(body string) {
 	if word == "endmacro" {
 		p.out.WriteString(set + leaveName + "() %}")
 	}
-	p.emit("{%", literals(body), "%}")
+	p.emit("{%", expression(body), "%}")
 	switch word {
 	case "for", "call":
 		p.out.WriteString(set + stepName + "() %}")
@@ -239,29 +240,42 @@ func cutFlags(body string) (rest string, last byte) {
 func statement(body string) string {
 	body, _ = cutFlags(body)
 	body = strings.TrimLeft(body, " \t\n")
-	end := 0
-	for end < len(body) && (body[end] >= 'a' && body[end] <= 'z' || body[end] == '_') {
-		end++
-	}
-	return body[:end]
+	return body[:identifierEnd(body)]
 }
 
-// literals rewrites the string literals of an expression.
-func literals(body string) string {
+// expression rewrites the string literals of a tag's body, and the names of filters that are replaced.
+func expression(body string) string {
 	var b strings.Builder
-	for i := 0; i < len(body); i++ {
-		if body[i] != '\'' && body[i] != '"' {
-			b.WriteByte(body[i])
-			continue
+	for i := 0; i < len(body); {
+		switch c := body[i]; {
+		case c == '\'' || c == '"':
+			n := literalEnd(body[i:])
+			b.WriteString(quote(unescape(body[i+1 : i+n-1])))
+			i += n
+		case c == '|':
+			name := strings.TrimLeft(body[i+1:], " \t\n")
+			n := identifierEnd(name)
+			b.WriteString(body[i : len(body)-len(name)])
+			i = len(body) - len(name)
+			if name[:n] == "tojson" {
+				b.WriteString(tojsonName)
+				i += n
+			}
+		default:
+			b.WriteByte(c)
+			i++
 		}
-		n := literalEnd(body[i:])
-		if n < 0 { // only in a comment, which no one reads
-			return b.String() + body[i:]
-		}
-		b.WriteString(quote(unescape(body[i+1 : i+n-1])))
-		i += n - 1
 	}
 	return b.String()
+}
+
+// identifierEnd returns the length of the identifier that s starts with.
+func identifierEnd(s string) int {
+	end := 0
+	for end < len(s) && (s[end] == '_' || lower(s[end]) >= 'a' && lower(s[end]) <= 'z' || s[end] >= '0' && s[end] <= '9') {
+		end++
+	}
+	return end
 }
 
 // quote writes s as a literal that the library reads back as s. Line breaks stay, so that lines keep their numbers.
