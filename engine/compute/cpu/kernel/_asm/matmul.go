@@ -72,16 +72,16 @@ func (f *intFormat) addOffset() string {
 }
 
 // nextBlock ends a kernel's loops over the blocks CX left to do: K formats have a multiple of superSize.
-func nextBlock(f *file, q *intFormat) {
+func nextBlock(f *file, q *intFormat, block, super string) {
 	f.p("DECQ CX")
 	if q.super {
 		f.p("TESTQ $%d, CX", superSize-1)
-		f.p("JNZ block")
+		f.p("JNZ %s", block)
 		f.p("TESTQ CX, CX")
-		f.p("JNZ super")
+		f.p("JNZ %s", super)
 		return
 	}
-	f.p("JNZ block")
+	f.p("JNZ %s", block)
 }
 
 // floatFormats are the packed formats of float values, with the bytes of one value.

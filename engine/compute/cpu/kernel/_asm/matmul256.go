@@ -86,7 +86,7 @@ func (k *kernel256) emit(name string) {
 	}
 	k.p("ADDQ $%d, SI", stride)
 	k.p("ADDQ $%d, DI", k.rows*intUnit)
-	nextBlock(k.file, k.q)
+	nextBlock(k.file, k.q, "block", "super")
 	k.store()
 	k.p("ADDQ $64, DX")
 	k.p("DECQ R9")
