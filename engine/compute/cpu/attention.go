@@ -84,8 +84,9 @@ func (r *recorder) RopeAppend(qkv compute.Tensor, store compute.KV, s *compute.A
 func (s *ropeAppend) run(w *worker, b *compute.Batch, rows int) {
 	per := s.spec.Heads + 2*s.spec.KVHeads
 	from, to := share(rows*per, w.id, w.d.pool.n)
+	// Heads outermost: the rows of a sequence lie side by side in the same cache lines of a key block.
 	for i := from; i < to; i++ {
-		s.one(w, b, rows, i/per, i%per)
+		s.one(w, b, rows, i%rows, i/rows)
 	}
 }
 
