@@ -13,21 +13,22 @@ import (
 // Filters that the library has in other versions than Hugging Face; prepareTemplate puts these in their place.
 const (
 	tojsonName = "__draftlab_tojson"
-	outName    = "__draftlab_out"
+	outName    = "__draftlab_out" // Python's str
 )
+
+// replacedFilters maps a filter to the one in its place.
+var replacedFilters = map[string]string{"tojson": tojsonName, "string": outName}
 
 // installFilters adds the filters to a template's variables.
 func installFilters(vars map[string]jinja.Value) {
 	vars[tojsonName] = jinja.NewCallable(tojsonName, tojson)
 	vars[outName] = jinja.NewCallable(outName, func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-		switch v := args[0]; {
-		case v.IsNone():
-			return jinja.NewString("None"), nil
-		case v.IsFloat():
-			return jinja.NewString(pythonFloat(v.AsFloat())), nil
-		default:
-			return v, nil
+		if args[0].IsString() {
+			return args[0], nil
 		}
+		var b strings.Builder
+		err := pythonRepr(&b, args[0], 0)
+		return jinja.NewString(b.String()), err
 	})
 }
 
@@ -70,13 +71,13 @@ type jsonWriter struct {
 	sorted            bool
 }
 
-// maxJSONDepth bounds the recursion of value: a template can put a list into itself.
-const maxJSONDepth = 1000
+// maxValueDepth bounds the recursion into lists and objects: a template can put a list into itself.
+const maxValueDepth = 1000
 
 func (w *jsonWriter) value(v jinja.Value, depth int) error {
 	switch {
-	case depth > maxJSONDepth:
-		return fmt.Errorf("tojson: nested more than %d deep", maxJSONDepth)
+	case depth > maxValueDepth:
+		return fmt.Errorf("tojson: nested more than %d deep", maxValueDepth)
 	case v.IsNone():
 		w.out.WriteString("null")
 	case v.IsBool():
@@ -159,20 +160,4 @@ func jsonFloat(f float64) string {
 		return "-Infinity"
 	}
 	return pythonFloat(f)
-}
-
-// pythonFloat writes f as Python's repr does: the shortest digits that read back as f, with an exponent below
-// 1e-4 and from 1e16 on, and with a point otherwise.
-func pythonFloat(f float64) string {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(f, 'g', -1, 64), "+"))
-	}
-	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	s := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
-	}
-	return s
 }

@@ -17,7 +17,7 @@ const maxTemplateLen = 128 << 10
 //     settings of Hugging Face (the library trims beyond a neighbouring {{ … }}); all text stands in {{ "…" }}, where
 //     the library leaves it alone;
 //   - string literals know all of Python's escapes;
-//   - output and tojson go through the filters of installFilters;
+//   - output, and the filters in replacedFilters, go through installFilters';
 //   - loops and macros call the guard;
 //   - every line keeps its number, so that errors name the right one.
 func prepareTemplate(source string) (string, error) {
@@ -257,8 +257,8 @@ func expression(body string) string {
 			n := identifierEnd(name)
 			b.WriteString(body[i : len(body)-len(name)])
 			i = len(body) - len(name)
-			if name[:n] == "tojson" {
-				b.WriteString(tojsonName)
+			if ours, ok := replacedFilters[name[:n]]; ok {
+				b.WriteString(ours)
 				i += n
 			}
 		default:
