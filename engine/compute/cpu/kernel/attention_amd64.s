@@ -81,10 +81,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -99,7 +95,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -222,8 +239,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -232,7 +247,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -304,13 +332,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -372,11 +408,10 @@ TEXT ·values16_1x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -384,7 +419,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -466,11 +519,10 @@ TEXT ·values16_1x2AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -478,7 +530,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -586,11 +656,10 @@ TEXT ·values16_1x4AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -598,7 +667,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -748,8 +835,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -758,7 +843,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -859,13 +957,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -946,11 +1052,10 @@ TEXT ·values16_2x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -958,7 +1063,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -1062,11 +1185,10 @@ TEXT ·values16_2x2AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -1074,7 +1196,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -1206,6 +1346,8 @@ TEXT ·values16_2x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -1262,21 +1404,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -1415,8 +1578,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -1425,7 +1586,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -1555,13 +1729,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -1661,11 +1843,10 @@ TEXT ·values16_3x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -1673,7 +1854,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -1799,11 +1998,10 @@ TEXT ·values16_3x2AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -1811,7 +2009,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -1977,6 +2193,8 @@ TEXT ·values16_3x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X10, X10, X10
 	VXORPS X11, X11, X11
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -2048,21 +2266,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -2228,13 +2467,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -2358,11 +2605,10 @@ TEXT ·values16_4x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -2370,7 +2616,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -2506,6 +2770,8 @@ TEXT ·values16_4x2AVX2(SB), NOSPLIT, $0-72
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -2570,21 +2836,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -2728,6 +3015,8 @@ TEXT ·values16_4x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -2824,21 +3113,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -2978,13 +3288,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -3127,11 +3445,10 @@ TEXT ·values16_5x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -3139,7 +3456,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -3295,6 +3630,8 @@ TEXT ·values16_5x2AVX2(SB), NOSPLIT, $0-72
 	VXORPS X8, X8, X8
 	VXORPS X9, X9, X9
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -3368,21 +3705,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -3546,6 +3904,8 @@ TEXT ·values16_5x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X8, X8, X8
 	VXORPS X9, X9, X9
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -3657,21 +4017,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -3829,13 +4210,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -3997,11 +4386,10 @@ TEXT ·values16_6x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -4009,7 +4397,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -4185,6 +4591,8 @@ TEXT ·values16_6x2AVX2(SB), NOSPLIT, $0-72
 	VXORPS X10, X10, X10
 	VXORPS X11, X11, X11
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -4267,21 +4675,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -4465,6 +4894,8 @@ TEXT ·values16_6x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X10, X10, X10
 	VXORPS X11, X11, X11
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -4591,21 +5022,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -4922,10 +5374,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -4940,7 +5388,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -5023,8 +5492,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -5033,7 +5500,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -5085,13 +5565,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	MOVQ dim+56(FP), CX
@@ -5138,11 +5626,10 @@ TEXT ·values16_1x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -5150,7 +5637,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -5214,11 +5719,10 @@ TEXT ·values16_1x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -5226,7 +5730,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -5308,11 +5830,10 @@ TEXT ·values16_1x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -5320,7 +5841,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -5617,10 +6156,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -5635,7 +6170,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -5747,8 +6303,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -5757,7 +6311,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -5826,13 +6393,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -5887,11 +6462,10 @@ TEXT ·values16_2x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -5899,7 +6473,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -5972,11 +6564,10 @@ TEXT ·values16_2x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -5984,7 +6575,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -6088,11 +6697,10 @@ TEXT ·values16_2x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -6100,7 +6708,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -6242,10 +6868,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -6260,7 +6882,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -6401,8 +7044,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -6411,7 +7052,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -6497,13 +7151,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -6566,11 +7228,10 @@ TEXT ·values16_3x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -6578,7 +7239,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -6660,11 +7339,10 @@ TEXT ·values16_3x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -6672,7 +7350,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -6798,11 +7494,10 @@ TEXT ·values16_3x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -6810,7 +7505,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -7142,8 +7855,6 @@ tiles2:
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R9, R11
-	MOVQ R10, R12
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R11
@@ -7152,7 +7863,20 @@ tiles2:
 	MOVLQSX 12(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVLQSX 4(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R11
+	ADDQ AX, R12
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -7258,13 +7982,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -7340,11 +8072,10 @@ TEXT ·values16_4x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -7352,7 +8083,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -7447,11 +8196,10 @@ TEXT ·values16_4x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -7459,7 +8207,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -7611,11 +8377,10 @@ TEXT ·values16_4x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -7623,7 +8388,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -7824,9 +8607,6 @@ tiles3:
 	MOVLQSX 8(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R9, R12
-	MOVQ R10, R13
-	MOVQ R11, R14
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R12
@@ -7838,7 +8618,24 @@ tiles3:
 	MOVLQSX 20(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -7999,13 +8796,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -8089,11 +8894,10 @@ TEXT ·values16_5x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -8101,7 +8905,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -8205,11 +9027,10 @@ TEXT ·values16_5x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -8217,7 +9038,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -8391,11 +9230,10 @@ TEXT ·values16_5x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -8403,7 +9241,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -8634,9 +9490,6 @@ tiles3:
 	MOVLQSX 8(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R9, R12
-	MOVQ R10, R13
-	MOVQ R11, R14
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R12
@@ -8648,7 +9501,24 @@ tiles3:
 	MOVLQSX 20(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -8832,13 +9702,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -8930,11 +9808,10 @@ TEXT ·values16_6x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -8942,7 +9819,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -9055,11 +9950,10 @@ TEXT ·values16_6x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -9067,7 +9961,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -9263,11 +10175,10 @@ TEXT ·values16_6x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -9275,7 +10186,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -9536,9 +10465,6 @@ tiles3:
 	MOVLQSX 8(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R10, R13
-	MOVQ R11, R14
-	MOVQ R12, R15
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R13
@@ -9550,7 +10476,24 @@ tiles3:
 	MOVLQSX 20(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 8(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -9760,13 +10703,21 @@ tiles1:
 	MOVLQSX 0(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R10, R11
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R11
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -9871,11 +10822,10 @@ TEXT ·values16_7x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -9883,7 +10833,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -10009,11 +10977,10 @@ TEXT ·values16_7x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -10021,7 +10988,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -10219,6 +11204,8 @@ TEXT ·values16_7x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X12, X12, X12
 	VXORPS X13, X13, X13
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -10312,21 +11299,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -10528,9 +11536,6 @@ tiles3:
 	MOVLQSX 8(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R10, R13
-	MOVQ R11, R14
-	MOVQ R12, R15
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R13
@@ -10542,7 +11547,24 @@ tiles3:
 	MOVLQSX 20(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 8(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -10775,13 +11797,21 @@ tiles1:
 	MOVLQSX 0(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R10, R11
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R11
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -10894,11 +11924,10 @@ TEXT ·values16_8x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -10906,7 +11935,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -11041,11 +12088,10 @@ TEXT ·values16_8x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -11053,7 +12099,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -11271,6 +12335,8 @@ TEXT ·values16_8x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X14, X14, X14
 	VXORPS X15, X15, X15
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -11373,21 +12439,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -11607,9 +12694,6 @@ tiles3:
 	MOVLQSX 8(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R10, R13
-	MOVQ R11, R14
-	MOVQ R12, R15
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R13
@@ -11621,7 +12705,24 @@ tiles3:
 	MOVLQSX 20(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 8(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -11877,13 +12978,21 @@ tiles1:
 	MOVLQSX 0(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R10, R11
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R11
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -12004,11 +13113,10 @@ TEXT ·values16_9x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -12016,7 +13124,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -12160,11 +13286,10 @@ TEXT ·values16_9x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -12172,7 +13297,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -12410,6 +13553,8 @@ TEXT ·values16_9x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X16, X16, X16
 	VXORPS X17, X17, X17
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -12521,21 +13666,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -12770,8 +13936,6 @@ tiles2:
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R11, R13
-	MOVQ R12, R14
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R13
@@ -12780,7 +13944,20 @@ tiles2:
 	MOVLQSX 12(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -12994,13 +14171,21 @@ tiles1:
 	MOVLQSX 0(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R11, R12
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -13134,11 +14319,10 @@ TEXT ·values16_10x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -13146,7 +14330,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -13303,11 +14505,10 @@ TEXT ·values16_10x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -13315,7 +14516,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -13575,6 +14794,8 @@ TEXT ·values16_10x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X18, X18, X18
 	VXORPS X19, X19, X19
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -13697,21 +14918,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -13966,8 +15208,6 @@ tiles2:
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R11, R13
-	MOVQ R12, R14
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R13
@@ -13976,7 +15216,20 @@ tiles2:
 	MOVLQSX 12(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -14207,13 +15460,21 @@ tiles1:
 	MOVLQSX 0(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R11, R12
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -14355,11 +15616,10 @@ TEXT ·values16_11x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -14367,7 +15627,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -14533,11 +15811,10 @@ TEXT ·values16_11x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -14545,7 +15822,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -14825,6 +16120,8 @@ TEXT ·values16_11x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X20, X20, X20
 	VXORPS X21, X21, X21
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -14956,21 +16253,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -15243,8 +16561,6 @@ tiles2:
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R11, R13
-	MOVQ R12, R14
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R13
@@ -15253,7 +16569,20 @@ tiles2:
 	MOVLQSX 12(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -15501,13 +16830,21 @@ tiles1:
 	MOVLQSX 0(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R11, R12
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $5, AX
+	ADDQ AX, R12
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -15657,11 +16994,10 @@ TEXT ·values16_12x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -15669,7 +17005,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -15844,11 +17198,10 @@ TEXT ·values16_12x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -15856,7 +17209,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -16156,6 +17527,8 @@ TEXT ·values16_12x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X22, X22, X22
 	VXORPS X23, X23, X23
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*2), AX
 	MOVQ ldo+8(FP), SI
@@ -16296,21 +17669,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -16657,10 +18051,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -16675,7 +18065,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -16806,8 +18217,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -16816,7 +18225,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -16892,13 +18314,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -16962,11 +18392,10 @@ TEXT ·values32_1x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -16974,7 +18403,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -17056,11 +18503,10 @@ TEXT ·values32_1x2AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -17068,7 +18514,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -17181,11 +18645,10 @@ TEXT ·values32_1x4AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -17193,7 +18656,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -17353,8 +18834,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -17363,7 +18842,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -17468,13 +18960,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -17557,11 +19057,10 @@ TEXT ·values32_2x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -17569,7 +19068,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -17673,11 +19190,10 @@ TEXT ·values32_2x2AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -17685,7 +19201,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -17822,6 +19356,8 @@ TEXT ·values32_2x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -17878,21 +19414,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -18036,8 +19593,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -18046,7 +19601,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -18180,13 +19748,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -18288,11 +19864,10 @@ TEXT ·values32_3x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -18300,7 +19875,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -18426,11 +20019,10 @@ TEXT ·values32_3x2AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -18438,7 +20030,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -18609,6 +20219,8 @@ TEXT ·values32_3x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X10, X10, X10
 	VXORPS X11, X11, X11
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -18680,21 +20292,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -18865,13 +20498,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -18997,11 +20638,10 @@ TEXT ·values32_4x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -19009,7 +20649,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -19145,6 +20803,8 @@ TEXT ·values32_4x2AVX2(SB), NOSPLIT, $0-72
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -19209,21 +20869,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -19367,6 +21048,8 @@ TEXT ·values32_4x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X6, X6, X6
 	VXORPS X7, X7, X7
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -19463,21 +21146,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -19617,13 +21321,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -19768,11 +21480,10 @@ TEXT ·values32_5x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -19780,7 +21491,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -19936,6 +21665,8 @@ TEXT ·values32_5x2AVX2(SB), NOSPLIT, $0-72
 	VXORPS X8, X8, X8
 	VXORPS X9, X9, X9
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -20009,21 +21740,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -20187,6 +21939,8 @@ TEXT ·values32_5x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X8, X8, X8
 	VXORPS X9, X9, X9
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -20298,21 +22052,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -20470,13 +22245,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -20640,11 +22423,10 @@ TEXT ·values32_6x1AVX2(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -20652,7 +22434,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -20828,6 +22628,8 @@ TEXT ·values32_6x2AVX2(SB), NOSPLIT, $0-72
 	VXORPS X10, X10, X10
 	VXORPS X11, X11, X11
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -20910,21 +22712,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -21108,6 +22931,8 @@ TEXT ·values32_6x4AVX2(SB), NOSPLIT, $0-72
 	VXORPS X10, X10, X10
 	VXORPS X11, X11, X11
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -21234,21 +23059,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -21565,10 +23411,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -21583,7 +23425,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -21674,8 +23537,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -21684,7 +23545,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -21740,13 +23614,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	MOVQ dim+56(FP), CX
@@ -21795,11 +23677,10 @@ TEXT ·values32_1x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -21807,7 +23688,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -21871,11 +23770,10 @@ TEXT ·values32_1x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -21883,7 +23781,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -21970,11 +23886,10 @@ TEXT ·values32_1x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -21982,7 +23897,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -22289,10 +24222,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -22307,7 +24236,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -22427,8 +24377,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -22437,7 +24385,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -22510,13 +24471,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -22573,11 +24542,10 @@ TEXT ·values32_2x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -22585,7 +24553,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -22658,11 +24644,10 @@ TEXT ·values32_2x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -22670,7 +24655,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -22779,11 +24782,10 @@ TEXT ·values32_2x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -22791,7 +24793,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -22943,10 +24963,6 @@ tiles4:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R8, R12
-	MOVQ R9, R13
-	MOVQ R10, R14
-	MOVQ R11, R15
 	CMPQ blocks+40(FP), $8
 	JLT lasttiles4
 	MOVLQSX 16(BX), R12
@@ -22961,7 +24977,28 @@ tiles4:
 	MOVLQSX 28(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles4
 lasttiles4:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 12(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles4:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -23110,8 +25147,6 @@ tiles2:
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R8, R10
-	MOVQ R9, R11
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R10
@@ -23120,7 +25155,20 @@ tiles2:
 	MOVLQSX 12(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVLQSX 4(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+	ADDQ AX, R11
+starttiles2:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -23210,13 +25258,21 @@ tiles1:
 	MOVLQSX 0(BX), R8
 	IMULQ stride+48(FP), R8
 	ADDQ k+24(FP), R8
-	MOVQ R8, R9
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R9
+	IMULQ stride+48(FP), R9
+	ADDQ k+24(FP), R9
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R9
+starttiles1:
 	MOVQ query+16(FP), SI
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
@@ -23281,11 +25337,10 @@ TEXT ·values32_3x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -23293,7 +25348,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -23375,11 +25448,10 @@ TEXT ·values32_3x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -23387,7 +25459,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -23518,11 +25608,10 @@ TEXT ·values32_3x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -23530,7 +25619,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -23872,8 +25979,6 @@ tiles2:
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R9, R11
-	MOVQ R10, R12
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R11
@@ -23882,7 +25987,20 @@ tiles2:
 	MOVLQSX 12(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVLQSX 4(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R11
+	ADDQ AX, R12
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -23992,13 +26110,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -24076,11 +26202,10 @@ TEXT ·values32_4x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -24088,7 +26213,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -24183,11 +26326,10 @@ TEXT ·values32_4x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -24195,7 +26337,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -24352,11 +26512,10 @@ TEXT ·values32_4x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -24364,7 +26523,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -24575,9 +26752,6 @@ tiles3:
 	MOVLQSX 8(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R9, R12
-	MOVQ R10, R13
-	MOVQ R11, R14
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R12
@@ -24589,7 +26763,24 @@ tiles3:
 	MOVLQSX 20(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -24756,13 +26947,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -24848,11 +27047,10 @@ TEXT ·values32_5x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -24860,7 +27058,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -24964,11 +27180,10 @@ TEXT ·values32_5x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -24976,7 +27191,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -25155,11 +27388,10 @@ TEXT ·values32_5x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -25167,7 +27399,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -25408,9 +27658,6 @@ tiles3:
 	MOVLQSX 8(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R9, R12
-	MOVQ R10, R13
-	MOVQ R11, R14
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R12
@@ -25422,7 +27669,24 @@ tiles3:
 	MOVLQSX 20(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVLQSX 4(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 8(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -25612,13 +27876,21 @@ tiles1:
 	MOVLQSX 0(BX), R9
 	IMULQ stride+48(FP), R9
 	ADDQ k+24(FP), R9
-	MOVQ R9, R10
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R10
+	IMULQ stride+48(FP), R10
+	ADDQ k+24(FP), R10
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R10
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -25712,11 +27984,10 @@ TEXT ·values32_6x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -25724,7 +27995,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -25837,11 +28126,10 @@ TEXT ·values32_6x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -25849,7 +28137,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -26050,11 +28356,10 @@ TEXT ·values32_6x4AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -26062,7 +28367,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -26333,9 +28656,6 @@ tiles3:
 	MOVLQSX 8(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R10, R13
-	MOVQ R11, R14
-	MOVQ R12, R15
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R13
@@ -26347,7 +28667,24 @@ tiles3:
 	MOVLQSX 20(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 8(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -26563,13 +28900,21 @@ tiles1:
 	MOVLQSX 0(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R10, R11
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R11
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -26676,11 +29021,10 @@ TEXT ·values32_7x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -26688,7 +29032,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -26814,11 +29176,10 @@ TEXT ·values32_7x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -26826,7 +29187,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -27029,6 +29408,8 @@ TEXT ·values32_7x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X12, X12, X12
 	VXORPS X13, X13, X13
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -27122,21 +29503,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -27343,9 +29745,6 @@ tiles3:
 	MOVLQSX 8(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R10, R13
-	MOVQ R11, R14
-	MOVQ R12, R15
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R13
@@ -27357,7 +29756,24 @@ tiles3:
 	MOVLQSX 20(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 8(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -27596,13 +30012,21 @@ tiles1:
 	MOVLQSX 0(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R10, R11
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R11
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -27717,11 +30141,10 @@ TEXT ·values32_8x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -27729,7 +30152,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -27864,11 +30305,10 @@ TEXT ·values32_8x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -27876,7 +30316,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -28099,6 +30557,8 @@ TEXT ·values32_8x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X14, X14, X14
 	VXORPS X15, X15, X15
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -28201,21 +30661,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -28440,9 +30921,6 @@ tiles3:
 	MOVLQSX 8(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R10, R13
-	MOVQ R11, R14
-	MOVQ R12, R15
 	CMPQ blocks+40(FP), $6
 	JLT lasttiles3
 	MOVLQSX 12(BX), R13
@@ -28454,7 +30932,24 @@ tiles3:
 	MOVLQSX 20(BX), R15
 	IMULQ stride+48(FP), R15
 	ADDQ k+24(FP), R15
+	JMP starttiles3
 lasttiles3:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVLQSX 8(AX), R15
+	IMULQ stride+48(FP), R15
+	ADDQ k+24(FP), R15
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+	ADDQ AX, R15
+starttiles3:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -28716,13 +31211,21 @@ tiles1:
 	MOVLQSX 0(BX), R10
 	IMULQ stride+48(FP), R10
 	ADDQ k+24(FP), R10
-	MOVQ R10, R11
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R11
+	IMULQ stride+48(FP), R11
+	ADDQ k+24(FP), R11
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R11
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -28845,11 +31348,10 @@ TEXT ·values32_9x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -28857,7 +31359,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -29001,11 +31521,10 @@ TEXT ·values32_9x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -29013,7 +31532,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -29256,6 +31793,8 @@ TEXT ·values32_9x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X16, X16, X16
 	VXORPS X17, X17, X17
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -29367,21 +31906,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -29621,8 +32181,6 @@ tiles2:
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R11, R13
-	MOVQ R12, R14
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R13
@@ -29631,7 +32189,20 @@ tiles2:
 	MOVLQSX 12(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -29849,13 +32420,21 @@ tiles1:
 	MOVLQSX 0(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R11, R12
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -29991,11 +32570,10 @@ TEXT ·values32_10x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -30003,7 +32581,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -30160,11 +32756,10 @@ TEXT ·values32_10x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -30172,7 +32767,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -30437,6 +33050,8 @@ TEXT ·values32_10x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X18, X18, X18
 	VXORPS X19, X19, X19
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -30559,21 +33174,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -30833,8 +33469,6 @@ tiles2:
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R11, R13
-	MOVQ R12, R14
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R13
@@ -30843,7 +33477,20 @@ tiles2:
 	MOVLQSX 12(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -31078,13 +33725,21 @@ tiles1:
 	MOVLQSX 0(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R11, R12
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -31228,11 +33883,10 @@ TEXT ·values32_11x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -31240,7 +33894,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -31406,11 +34078,10 @@ TEXT ·values32_11x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -31418,7 +34089,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -31703,6 +34392,8 @@ TEXT ·values32_11x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X20, X20, X20
 	VXORPS X21, X21, X21
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -31834,21 +34525,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -32126,8 +34838,6 @@ tiles2:
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
-	MOVQ R11, R13
-	MOVQ R12, R14
 	CMPQ blocks+40(FP), $4
 	JLT lasttiles2
 	MOVLQSX 8(BX), R13
@@ -32136,7 +34846,20 @@ tiles2:
 	MOVLQSX 12(BX), R14
 	IMULQ stride+48(FP), R14
 	ADDQ k+24(FP), R14
+	JMP starttiles2
 lasttiles2:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R13
+	IMULQ stride+48(FP), R13
+	ADDQ k+24(FP), R13
+	MOVLQSX 4(AX), R14
+	IMULQ stride+48(FP), R14
+	ADDQ k+24(FP), R14
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R13
+	ADDQ AX, R14
+starttiles2:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -32388,13 +35111,21 @@ tiles1:
 	MOVLQSX 0(BX), R11
 	IMULQ stride+48(FP), R11
 	ADDQ k+24(FP), R11
-	MOVQ R11, R12
 	CMPQ blocks+40(FP), $2
 	JLT lasttiles1
 	MOVLQSX 4(BX), R12
 	IMULQ stride+48(FP), R12
 	ADDQ k+24(FP), R12
+	JMP starttiles1
 lasttiles1:
+	MOVQ table+32(FP), AX
+	MOVLQSX 0(AX), R12
+	IMULQ stride+48(FP), R12
+	ADDQ k+24(FP), R12
+	MOVQ dim+56(FP), AX
+	SHLQ $6, AX
+	ADDQ AX, R12
+starttiles1:
 	MOVQ query+16(FP), SI
 	LEAQ (SI)(DX*2), R8
 	ADDQ DX, R8
@@ -32546,11 +35277,10 @@ TEXT ·values32_12x1AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -32558,7 +35288,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -32733,11 +35481,10 @@ TEXT ·values32_12x2AVX512(SB), NOSPLIT, $0-72
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
 	CMPQ AX, $64
 	JLE near
@@ -32745,7 +35492,25 @@ block:
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ table+40(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX
@@ -33050,6 +35815,8 @@ TEXT ·values32_12x4AVX512(SB), NOSPLIT, $0-72
 	VXORPS X22, X22, X22
 	VXORPS X23, X23, X23
 	XORL R14, R14
+	MOVQ table+40(FP), AX
+	MOVQ AX, ldp+24(FP)
 	MOVQ o+0(FP), AX
 	LEAQ (AX)(R14*1), AX
 	MOVQ ldo+8(FP), SI
@@ -33190,21 +35957,42 @@ slices:
 block:
 	TESTQ DI, DI
 	JLE summed
-	MOVLQSX 0(BX), R12
+	MOVLQSX (BX), R12
 	IMULQ stride+56(FP), R12
 	ADDQ v+32(FP), R12
 	ADDQ R14, R12
-	MOVQ R12, R11
 	MOVQ DI, AX
-	ADDQ n+48(FP), AX
+	MOVQ n+48(FP), AX
 	SUBQ $64, AX
+	JGE more
+	XORL AX, AX
+more:
+	ADDQ DI, AX
 	CMPQ AX, $64
 	JLE near
 	MOVLQSX 16(BX), R11
 	IMULQ stride+56(FP), R11
 	ADDQ v+32(FP), R11
 	ADDQ R14, R11
+	JMP found
 near:
+	MOVQ R12, R11
+	ADDQ $15, AX
+	SHRQ $4, AX
+	SHLQ $2, AX
+	NEGQ AX
+	ADDQ ldp+24(FP), AX
+	ADDQ $16, AX
+	CMPQ AX, BX
+	JHI found
+	MOVLQSX (AX), R11
+	IMULQ stride+56(FP), R11
+	ADDQ v+32(FP), R11
+	ADDQ R14, R11
+	MOVQ R13, AX
+	SHLQ $4, AX
+	ADDQ AX, R11
+found:
 	ADDQ $4, BX
 	MOVL $16, CX
 	CMPQ DI, CX

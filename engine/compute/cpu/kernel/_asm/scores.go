@@ -24,9 +24,9 @@ func genScores(f *file, v isa, elem, q int, tiles []int) {
 const cacheLine = 64
 
 // keyPointers makes regs the addresses of the key blocks from table entry first on.
-func keyPointers(f *file, regs []string, first int) {
+func keyPointers(f *file, table string, regs []string, first int) {
 	for u, r := range regs {
-		f.p("MOVLQSX %d(BX), %s", 4*(first+u), r)
+		f.p("MOVLQSX %d(%s), %s", 4*(first+u), table, r)
 		f.p("IMULQ stride+48(FP), %s", r)
 		f.p("ADDQ k+24(FP), %s", r)
 	}
@@ -44,15 +44,21 @@ func scoreGroup(f *file, k tileKernel, next string) {
 	f.label(self)
 	f.p("CMPQ blocks+40(FP), $%d", k.t)
 	f.p("JLT %s", next)
-	keyPointers(f, keys, 0)
-	if len(ahead) > 0 { // at the end, the group itself once more
-		for u, r := range ahead {
-			f.p("MOVQ %s, %s", keys[u], r)
-		}
+	keyPointers(f, "BX", keys, 0)
+	if len(ahead) > 0 {
 		f.p("CMPQ blocks+40(FP), $%d", 2*k.t)
 		f.p("JLT last%s", self)
-		keyPointers(f, ahead, k.t)
-		f.label("last" + self)
+		keyPointers(f, "BX", ahead, k.t)
+		f.p("JMP start%s", self)
+		f.label("last" + self) // the next head's first keys: heads lie side by side in a block, and its call comes next
+		f.p("MOVQ table+32(FP), AX")
+		keyPointers(f, "AX", ahead, 0)
+		f.p("MOVQ dim+56(FP), AX")
+		f.p("SHLQ $%d, AX", 4+k.elem/2)
+		for _, r := range ahead {
+			f.p("ADDQ AX, %s", r)
+		}
+		f.label("start" + self)
 	}
 	f.p("MOVQ query+16(FP), SI")
 	setBases(f, k.q)

@@ -20,6 +20,9 @@ const (
 	pitchThree = "R15"
 )
 
+// tableStart is where chunks keep the table's first entry: in the place of ldp, which DX holds.
+const tableStart = "ldp+24(FP)"
+
 // genValues emits a ValuesFunc that holds t of z slices at once. It reads exactly n rows: what lies beyond in
 // the last block may be anything.
 func genValues(f *file, v isa, elem, q, z, t int) {
@@ -41,6 +44,8 @@ func genValues(f *file, v isa, elem, q, z, t int) {
 		f.ret()
 		return
 	}
+	f.p("MOVQ table+40(FP), AX")
+	f.p("MOVQ AX, %s", tableStart)
 	for first := 0; first < z; first += t {
 		sumsAddress(f, elem)
 		f.p("ADDQ $%d, AX", 64*first)
@@ -115,26 +120,46 @@ func valueRows(f *file, k tileKernel, chunked bool) {
 	f.label("summed")
 }
 
-// valueBlock finds the next block's first row and the one to prefetch: chunkBlocks ahead while there are so
-// many, else the block itself once more.
+// valueBlock finds the next block's first row and the one to prefetch: chunkBlocks blocks ahead, counted on into
+// the next head's, which lie beside this one's and are wanted next.
 func valueBlock(f *file, chunked bool) {
-	find := func(entry int, dst string) {
-		f.p("MOVLQSX %d(BX), %s", 4*entry, dst)
+	find := func(entry, dst string) {
+		f.p("MOVLQSX %s, %s", entry, dst)
 		f.p("IMULQ stride+56(FP), %s", dst)
 		f.p("ADDQ v+32(FP), %s", dst)
 		f.p("ADDQ %s, %s", slicesOff, dst)
 	}
-	find(0, valueRow)
-	f.p("MOVQ %s, %s", valueRow, aheadRow)
+	find("(BX)", valueRow)
 	f.p("MOVQ DI, AX") // positions from this block on
-	if chunked {       // in the last chunk less than there are: it has no block to prefetch
-		f.p("ADDQ n+48(FP), AX")
+	first := "table+40(FP)"
+	if chunked {
+		first = tableStart
+		f.p("MOVQ n+48(FP), AX")
 		f.p("SUBQ $%d, AX", chunk)
+		f.p("JGE more")
+		f.p("XORL AX, AX")
+		f.label("more")
+		f.p("ADDQ DI, AX")
 	}
 	f.p("CMPQ AX, $%d", chunk)
 	f.p("JLE near")
-	find(chunkBlocks, aheadRow)
+	find(fmt.Sprintf("%d(BX)", 4*chunkBlocks), aheadRow)
+	f.p("JMP found")
 	f.label("near")
+	f.p("MOVQ %s, %s", valueRow, aheadRow)
+	f.p("ADDQ $15, AX")
+	f.p("SHRQ $4, AX")
+	f.p("SHLQ $2, AX")
+	f.p("NEGQ AX")
+	f.p("ADDQ %s, AX", first)
+	f.p("ADDQ $%d, AX", 4*chunkBlocks)
+	f.p("CMPQ AX, BX") // in a table of fewer blocks the entry may not be there
+	f.p("JHI found")
+	find("(AX)", aheadRow)
+	f.p("MOVQ %s, AX", pitch)
+	f.p("SHLQ $4, AX")
+	f.p("ADDQ AX, %s", aheadRow)
+	f.label("found")
 	f.p("ADDQ $4, BX")
 }
 
