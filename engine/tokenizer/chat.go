@@ -81,13 +81,13 @@ func (t *Tokenizer) ChatTemplateErr() error { return t.chat.err }
 // ApplyChat renders messages with the model's chat template, as Hugging Face's apply_chat_template does. Encode
 // the result with ParseSpecial and without AddSpecial.
 //
-// The library is more lenient than Jinja2 in one way: an element or attribute of something undefined is
-// undefined again, and renders as nothing, where Jinja2 refuses. It does not know str.join, its ** makes floats, and a
-// variable that one round of a loop sets is still set in the next.
+// The Jinja library differs from Jinja2 in these ways: an element or attribute of something undefined is undefined
+// again, and renders as nothing, where Jinja2 refuses; a variable that one round of a loop sets is still set in the
+// next; str.join is unknown; and ** makes floats.
 //
 // Errors are ChatTemplateErr's, a *ChatError, or say what went wrong in the template. Templates come with
-// models, from strangers: loops, recursion and their source are bounded. The memory that one
-// expression may ask for is not: a template can still exhaust it by doubling a string.
+// models, from strangers: their length, loops, range and the depth of macros are bounded. What a single expression
+// does is not: a hostile template can still take memory by doubling a string and time by slicing one up to a huge number.
 func (t *Tokenizer) ApplyChat(messages []Message, o ChatOptions) (text string, err error) {
 	if t.chat.err != nil {
 		return "", t.chat.err

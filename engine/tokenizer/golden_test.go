@@ -73,7 +73,10 @@ func load(t testing.TB, name string) *Tokenizer {
 // TestParity checks T1: every golden string, both ways, under every small vocabulary.
 func TestParity(t *testing.T) {
 	for _, name := range vocabularies {
-		t.Run(name, func(t *testing.T) { testParity(t, load(t, name), name) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testParity(t, load(t, name), name)
+		})
 	}
 }
 
