@@ -109,7 +109,7 @@ func (v isa) fold(f *file, op string) {
 	f.p("%s X1, X0, X0", op)
 }
 
-// select keeps the lanes of dst where lane·condition·bound holds and zeroes the others, in two steps: mark
+// mark and masked keep the lanes of dst where r stands to bound as predicate says and zero the others: mark
 // notes the lanes (in K1, or in the value spare), and masked emits the instruction that makes dst.
 func (v isa) mark(f *file, predicate int, bound constant, r, spare reg) {
 	if v.parts == 1 {
