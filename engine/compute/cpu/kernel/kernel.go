@@ -83,7 +83,8 @@ const (
 
 // MatMulFunc multiplies groups·16 weight rows with the T rows of one activation tile, T fixed per
 // function: y[r·ldy + g·16 + lane] = Σ over blocks, added to y if add is not 0. w points to the first group, x to
-// the tile. y has room for groups·16 columns a row.
+// the tile. y has room for groups·16 columns a row. blocks is positive, a multiple of 8 for K formats. Assembly
+// reads the first and the second half of the groups side by side: two streams get more of the memory's bandwidth.
 type MatMulFunc func(w, x *byte, y *float32, blocks, groups, ldy, add int)
 
 // ScoresFunc computes the scores of Q queries (fixed per function) over whole key blocks:

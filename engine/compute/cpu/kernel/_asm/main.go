@@ -1,7 +1,7 @@
 // Command kernel-asm writes the assembly of package kernel, and its Go declarations, into the
 // directory given as its argument. Run it with "go generate" in package kernel.
 //
-// One file a subject: matmul.go, vector.go, attention.go. Each emits every instruction set from one
+// One subject a generated file: matmul*.go, vector.go, attention.go. Each emits every instruction set from one
 // description, so that AVX2 and AVX-512 keep the same order of arithmetic (K3).
 package main
 
