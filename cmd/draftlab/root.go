@@ -11,8 +11,9 @@ func newRoot(env *Env) *cobra.Command {
 
 The first command that needs a model fetches the default one. Each command writes its result to
 standard output and progress to standard error; with --json the result is one JSON document.` + exitHelp,
-		Example: `  draftlab pull                  # fetch the default model
-  draftlab model inspect         # what it is made of`,
+		Example: `  draftlab generate "Why is the sky blue?"
+  draftlab microbench            # what a further row costs on this machine
+  draftlab model inspect         # what the default model is made of`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	group(root,

@@ -212,7 +212,7 @@ func TestBusyHubIsAskedAgain(t *testing.T) {
 func TestAStalledTransferIsRetried(t *testing.T) {
 	s := newServer(t, map[string]*hubtest.File{"acme/m/w.gguf": {Content: tiny, Breaks: 1, BreakAfter: 5000, Hang: true}})
 	h, p := testHub(t, "", s)
-	h.cfg.Stall = 100 * time.Millisecond
+	h.cfg.Stall = 500 * time.Millisecond
 	path, err := h.Resolve(context.Background(), ref, p)
 	if err != nil {
 		t.Fatal(err)

