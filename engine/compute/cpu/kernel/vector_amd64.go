@@ -79,6 +79,11 @@ func readMemAVX512(p *byte, n int)
 //go:noescape
 func quantizeAVX2(dst *byte, x *float32, blocks, stride int)
 
+// residualAVX2 is Set.Residual.
+//
+//go:noescape
+func residualAVX2(dst, x *float32, units *byte, blocks, stride int)
+
 // copyUnitsAVX2 is Set.CopyUnits.
 //
 //go:noescape

@@ -21,6 +21,7 @@ const (
 // vectorGeneric fills in the kernels on single rows.
 func vectorGeneric(s *Set) {
 	s.Quantize = quantizeGeneric
+	s.Residual = residualGeneric
 	s.CopyUnits = copyUnitsGeneric
 	s.RMSNorm = rmsNormGeneric
 	s.SwiGLU = swiGLUGeneric
@@ -68,6 +69,16 @@ func quantizeBlock(unit []byte, x []float32) {
 	le.PutUint32(unit[48:], uint32(-32*sum[0]))
 	le.PutUint32(unit[52:], uint32(-32*sum[1]))
 	clear(unit[56:IntUnit])
+}
+
+func residualGeneric(dst, x *float32, units *byte, blocks, stride int) {
+	xs, out := unsafe.Slice(x, blocks*BlockCols), unsafe.Slice(dst, blocks*BlockCols)
+	for i, v := range xs {
+		unit := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(units), i/BlockCols*stride)), IntUnit)
+		s := math.Float32frombits(binary.LittleEndian.Uint32(unit[32:]))
+		// The product is exact in float64, so that this is the fused operation of the assembly.
+		out[i] = float32(float64(v) - float64(s)*float64(int8(unit[i%BlockCols])))
+	}
 }
 
 func copyUnitsGeneric(dst *byte, x *float32, blocks, stride int) {

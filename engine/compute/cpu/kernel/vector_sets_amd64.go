@@ -20,5 +20,6 @@ func vectorAVX512(s *Set) {
 
 // vector256 fills in what both sets share.
 func vector256(s *Set) {
-	s.Quantize, s.CopyUnits, s.Rope, s.SumOrdered = quantizeAVX2, copyUnitsAVX2, ropeAVX2, sumOrderedAVX2
+	s.Quantize, s.Residual, s.CopyUnits = quantizeAVX2, residualAVX2, copyUnitsAVX2
+	s.Rope, s.SumOrdered = ropeAVX2, sumOrderedAVX2
 }

@@ -255,6 +255,36 @@ func TestQuantizeIsExact(t *testing.T) {
 	})
 }
 
+// TestResidual checks that what the codes leave is exact to a rounding, and that two terms carry 15 bits and more.
+func TestResidual(t *testing.T) {
+	eachSet(t, func(t *testing.T, s *Set) {
+		for _, stride := range []int{64, 192} {
+			in := normals(3, 7*BlockCols, 1)
+			x := newFenced(in, 3)
+			units := newFenced(make([]float32, 7*stride/4), 1)
+			s.Quantize(bytesOf(units.v), ptr(x.v), 7, stride)
+			got, want := newFenced(make([]float32, len(in)), 5), make([]float32, len(in))
+			s.Residual(ptr(got.v), ptr(x.v), bytesOf(units.v), 7, stride)
+			residualGeneric(ptr(want), ptr(x.v), bytesOf(units.v), 7, stride)
+			if !sameBits(got.v, want) || !sameBits(x.v, in) {
+				t.Fatal("differs from the oracle, or the input changed")
+			}
+			for b := range 7 {
+				top := float32(0)
+				for _, v := range in[b*BlockCols:][:BlockCols] {
+					top = max(top, v, -v)
+				}
+				for i, v := range got.v[b*BlockCols:][:BlockCols] {
+					if max(v, -v) > top/250 {
+						t.Fatalf("column %d: %g is left of a block with maximum %g", b*BlockCols+i, v, top)
+					}
+				}
+			}
+			got.check(t, "residual")
+		}
+	})
+}
+
 func TestCopyUnits(t *testing.T) {
 	eachSet(t, func(t *testing.T, s *Set) {
 		x, stride := newFenced(hostile(1, 5*BlockCols), 1), 3*FloatUnit

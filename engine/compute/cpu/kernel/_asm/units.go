@@ -108,6 +108,31 @@ func quantizeSums(f *file) {
 	f.p("VMOVDQU X9, 48(DI)")
 }
 
+// genResidual emits Set.Residual: one rounding a value, so it equals the generic one.
+func genResidual(f *file) {
+	f.fn("residualAVX2", "dst, x *float32, units *byte, blocks, stride int", 40, "is Set.Residual.")
+	f.p("MOVQ dst+0(FP), DI")
+	f.p("MOVQ x+8(FP), SI")
+	f.p("MOVQ units+16(FP), BX")
+	f.p("MOVQ blocks+24(FP), CX")
+	f.p("MOVQ stride+32(FP), DX")
+	f.label("loop")
+	f.p("VBROADCASTSS 32(BX), Y8") // s
+	for i := range 4 {
+		f.p("VPMOVSXBD %d(BX), Y%d", 8*i, i)
+		f.p("VCVTDQ2PS Y%[1]d, Y%[1]d", i)
+		f.p("VMOVUPS %d(SI), Y%d", 32*i, 4+i)
+		f.p("VFNMADD231PS Y8, Y%d, Y%d", i, 4+i)
+		f.p("VMOVUPS Y%d, %d(DI)", 4+i, 32*i)
+	}
+	f.p("SUBQ $-128, SI")
+	f.p("SUBQ $-128, DI")
+	f.p("ADDQ DX, BX")
+	f.p("DECQ CX")
+	f.p("JNZ loop")
+	f.ret()
+}
+
 func genCopyUnits(f *file) {
 	f.fn("copyUnitsAVX2", "dst *byte, x *float32, blocks, stride int", 32, "is Set.CopyUnits.")
 	f.p("MOVQ dst+0(FP), DI")

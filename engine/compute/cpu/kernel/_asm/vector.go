@@ -48,6 +48,7 @@ func genVector(f *file) {
 		genReadMem(f, v)
 	}
 	genQuantize(f)
+	genResidual(f)
 	genCopyUnits(f)
 	genRope(f)
 	genSumOrdered(f)
