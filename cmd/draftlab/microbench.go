@@ -31,8 +31,9 @@ than reading the weights once, which is probed between the passes since memory s
   verify cost   time of a pass of n rows over that of one row: what a draft token costs to verify
   floor ratio   time of a pass over reading its weights once at the probed speed; 1 is the limit
 
-The JSON document has "read_bandwidth_gb_s", "decode_tok_s", "prefill_tok_s", "bandwidth_fraction", and by number of rows
-"pass_ms", "verify_cost", "floor_ratio" and "operation_ms". Figures are medians over the rounds.` + randomHelp + exitHelp,
+The JSON document has "read_bandwidth_gb_s", "decode_tok_s", "prefill_tok_s", "bandwidth_fraction", and by
+number of rows "pass_ms", "verify_cost", "floor_ratio" and "operation_ms". Figures are medians over the
+rounds.` + randomHelp + exitHelp,
 		Example: `  draftlab microbench
   draftlab microbench --model random:llama-3.2-1b-q4_0 --rounds 10
   draftlab microbench --json --threads 1`,
