@@ -113,6 +113,9 @@ type Set struct {
 
 	// Quantize packs blocks·32 floats of one row into integer units, stride bytes apart.
 	Quantize func(dst *byte, x *float32, blocks, stride int)
+	// Residual sets dst = x − s·code for blocks·32 floats of one row and the units that Quantize made of them: what
+	// the codes leave. Quantised in its turn it is the second of two terms that carry about 16 bits. dst may be x.
+	Residual func(dst, x *float32, units *byte, blocks, stride int)
 	// CopyUnits packs blocks·32 floats of one row into float units, stride bytes apart.
 	CopyUnits func(dst *byte, x *float32, blocks, stride int)
 	// RMSNorm sets y = x · (1/√(mean(x²)+eps)) · gain for n elements (K4); n is a multiple of 16. y may be x.
