@@ -20,6 +20,9 @@ type Input uint8
 const (
 	Int8    Input = 1 << iota // 8-bit codes with one scale per row and block of 32
 	Float32                   // plain float32
+	// Int16 is Int8 in two terms, codes and the codes of what they leave: about 16 bits for twice the
+	// multiplications. A matrix that asks for Int8 takes it as well.
+	Int16
 )
 
 // Info describes a device.

@@ -32,6 +32,8 @@ type worker struct {
 	row   []float32 // a row being normalised, or the gate half of a SwiGLU chunk
 	up    []float32 // the up half of a SwiGLU chunk
 	out   []float32 // attention sums of some queries
+	rest  []float32 // what a row's codes leave
+	pair  []float32 // products of both terms of a chunk
 	spans []span    // where the scores of the wave in progress lie
 	_     [cacheLine]byte
 }
@@ -93,19 +95,36 @@ func (d *Device) NewTensor(maxRows, cols int) compute.Tensor {
 	return &tensor{cols: cols, ld: ld, data: floatsAligned(maxRows * ld)}
 }
 
-// operand holds activations in the kernels' units: integer, float or both.
+// operand holds activations in the kernels' units: integer, float or both. Rows lie in tiles
+// (package kernel). With two terms, each tile's units of codes are followed by those of what the codes leave;
+// a tile of at most half a tile's rows holds both as if they were twice as many rows.
 type operand struct {
 	cols, blocks int
 	ints, floats []byte
+	terms        int // integer terms of a row: 1 or 2
+}
+
+// unit returns where a term of row's unit for a block lies in ints, and the distance to the row's next block.
+func (o *operand) unit(rows, row, term, block int) (at, stride int) {
+	first := row / kernel.TileRows * kernel.TileRows
+	t := min(kernel.TileRows, rows-first)
+	at = first * o.terms * o.blocks
+	if t*o.terms <= kernel.TileRows {
+		return (at + block*t*o.terms + term*t + row - first) * kernel.IntUnit, t * o.terms * kernel.IntUnit
+	}
+	return (at + (term*o.blocks+block)*t + row - first) * kernel.IntUnit, t * kernel.IntUnit
 }
 
 func (o *operand) Cols() int { return o.cols }
 
 // NewOperand implements [compute.Device].
 func (d *Device) NewOperand(maxRows, cols int, in compute.Input) compute.Operand {
-	o := &operand{cols: cols, blocks: roundUp(cols, kernel.BlockCols) / kernel.BlockCols}
-	if in&compute.Int8 != 0 {
-		o.ints = bytesAligned(maxRows * o.blocks * kernel.IntUnit)
+	o := &operand{cols: cols, blocks: roundUp(cols, kernel.BlockCols) / kernel.BlockCols, terms: 1}
+	if in&compute.Int16 != 0 {
+		o.terms = 2
+	}
+	if in&(compute.Int8|compute.Int16) != 0 {
+		o.ints = bytesAligned(maxRows * o.terms * o.blocks * kernel.IntUnit)
 	}
 	if in&compute.Float32 != 0 {
 		o.floats = bytesAligned(maxRows * o.blocks * kernel.FloatUnit)

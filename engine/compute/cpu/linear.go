@@ -15,7 +15,10 @@ const (
 	reuseBytes = 16 << 10
 	// gluBlocks is how many 32-column blocks of a SwiGLU are computed before they are quantised: the
 	// scratch (tile rows × 32 · gluBlocks floats, twice) should stay in the first-level cache.
-	gluBlocks = 4
+	gluBlocks = 8
+	// pairGroups bounds the groups of a call for operands of two terms, whose products wait in a scratch of
+	// TileRows · 16 · pairGroups floats until they are joined: that should stay in the first-level cache, too.
+	pairGroups = 32
 )
 
 // matMul is y (+)= W·x.
@@ -32,12 +35,12 @@ func (r *recorder) MatMul(y compute.Tensor, w compute.Matrix, x compute.Operand,
 	if ep == compute.Add {
 		s.add = 1
 	}
-	check(s.w, s.x, s.y.ld)
+	r.check(s.w, s.x, s.y.ld)
 	r.add(compute.KindMatMul, s)
 }
 
-// check panics if an operand or an output width does not fit a matrix.
-func check(m *matrix, x *operand, ld int) {
+// check panics if an operand or an output width does not fit a matrix, and makes room for its products.
+func (r *recorder) check(m *matrix, x *operand, ld int) {
 	switch {
 	case m.cols != x.cols:
 		panic("cpu: operand and matrix differ in columns")
@@ -45,6 +48,9 @@ func check(m *matrix, x *operand, ld int) {
 		panic("cpu: the operand lacks the representation that the matrix reads")
 	case ld < m.groups*kernel.GroupRows:
 		panic("cpu: the output is narrower than the matrix")
+	}
+	if x.terms == 2 {
+		r.grow(kernel.TileRows*pairGroups*kernel.GroupRows, pairBuffer)
 	}
 }
 
@@ -55,11 +61,7 @@ func (s *matMul) run(w *worker, _ *compute.Batch, rows int) {
 
 // multiply computes groups [from, to) of W·x for all rows. Row r, group g goes to y[r·ld + 16·g].
 func (w *worker) multiply(m *matrix, x *operand, rows, from, to int, y []float32, ld, add int) {
-	limit := reuseBytes
-	if rows <= kernel.TileRows {
-		limit = streamBytes
-	}
-	chunk := max(1, limit*m.groups/int(m.bytes))
+	chunk := m.chunk(x, rows)
 	for g := from; g < to; g += chunk {
 		n := min(chunk, to-g)
 		for r := 0; r < rows; r += kernel.TileRows {
@@ -68,18 +70,58 @@ func (w *worker) multiply(m *matrix, x *operand, rows, from, to int, y []float32
 	}
 }
 
+// chunk is how many groups one kernel call takes.
+func (m *matrix) chunk(x *operand, rows int) int {
+	limit := reuseBytes
+	if rows*x.terms <= kernel.TileRows {
+		limit = streamBytes
+	}
+	n := max(1, limit*m.groups/int(m.bytes))
+	if x.terms == 2 {
+		n = min(n, pairGroups)
+	}
+	return n
+}
+
 // tile computes n groups from group g for one tile of t rows from row r into (or onto) y, [t, ld] from its start.
 func (w *worker) tile(m *matrix, x *operand, r, t, g, n int, y []float32, ld, add int) {
-	units, unit := x.ints, kernel.IntUnit
-	if m.in == compute.Float32 {
-		units, unit = x.floats, kernel.FloatUnit
+	switch {
+	case m.in == compute.Float32:
+		w.groups(m, x.floats[r*m.blocks*kernel.FloatUnit:], t, g, n, y, ld, add)
+	case x.terms == 1:
+		w.groups(m, x.ints[r*m.blocks*kernel.IntUnit:], t, g, n, y, ld, add)
+	case 2*t <= kernel.TileRows:
+		// One pass over the weights serves both terms.
+		cols := n * kernel.GroupRows
+		w.groups(m, x.ints[2*r*m.blocks*kernel.IntUnit:], 2*t, g, n, w.pair, cols, 0)
+		for i := range t {
+			w.join(y[i*ld:i*ld+cols], w.pair[i*cols:], w.pair[(t+i)*cols:], add)
+		}
+	default:
+		units := x.ints[2*r*m.blocks*kernel.IntUnit:]
+		w.groups(m, units, t, g, n, y, ld, add)
+		w.groups(m, units[t*m.blocks*kernel.IntUnit:], t, g, n, y, ld, 1)
 	}
+}
+
+// join adds the products of both terms in the order in which two passes would: (y +) first + second.
+func (w *worker) join(y, first, second []float32, add int) {
+	if add != 0 {
+		w.d.set.Add(&y[0], &first[0], len(y))
+	} else {
+		copy(y, first)
+	}
+	w.d.set.Add(&y[0], &second[0], len(y))
+}
+
+// groups computes n groups from group g for t rows whose units begin at x.
+func (w *worker) groups(m *matrix, x []byte, t, g, n int, y []float32, ld, add int) {
 	for i := range m.panels {
 		p := &m.panels[i]
 		a, z := max(g, p.first), min(g+n, p.first+p.groups)
 		if a < z {
 			mul := w.d.set.MatMul[p.format][t]
-			mul(&p.data[(a-p.first)*p.groupBytes], &units[r*m.blocks*unit], &y[(a-g)*kernel.GroupRows], m.blocks, z-a, ld, add)
+			mul(&p.data[(a-p.first)*p.groupBytes], &x[0], &y[(a-g)*kernel.GroupRows], m.blocks, z-a, ld, add)
 		}
 	}
 }
@@ -97,15 +139,12 @@ func (r *recorder) SwiGLU(y compute.Operand, gate, up compute.Matrix, x compute.
 	if s.gate.rows != s.up.rows || s.gate.rows != s.y.cols || s.y.cols%kernel.BlockCols != 0 {
 		panic("cpu: gate, up and output of a SwiGLU differ in width, or the width is not a multiple of 32")
 	}
-	check(s.gate, s.x, s.y.cols)
-	check(s.up, s.x, s.y.cols)
+	r.check(s.gate, s.x, s.y.cols)
+	r.check(s.up, s.x, s.y.cols)
+	r.packs(s.y)
 	const n = kernel.TileRows * gluBlocks * kernel.BlockCols
-	r.scratch(n)
-	for i := range r.d.workers {
-		if w := &r.d.workers[i]; len(w.up) < n {
-			w.up = floatsAligned(n)
-		}
-	}
+	r.grow(n, rowBuffer)
+	r.grow(n, upBuffer)
 	r.add(compute.KindMatMul, s)
 }
 
@@ -127,13 +166,7 @@ func (s *swiGLU) chunk(w *worker, rows, r, blk, n int) {
 	w.tile(s.up, s.x, r, t, blk*2, n*2, w.up, cols, 0)
 	w.d.set.SwiGLU(&w.row[0], &w.row[0], &w.up[0], t*cols)
 	for i := range t {
-		x := &w.row[i*cols]
-		if s.y.ints != nil {
-			w.d.set.Quantize(&s.y.ints[kernel.TileOffset(rows, r+i, blk, s.y.blocks, kernel.IntUnit)], x, n, t*kernel.IntUnit)
-		}
-		if s.y.floats != nil {
-			w.d.set.CopyUnits(&s.y.floats[kernel.TileOffset(rows, r+i, blk, s.y.blocks, kernel.FloatUnit)], x, n, t*kernel.FloatUnit)
-		}
+		w.put(s.y, rows, r+i, blk, n, w.row[i*cols:])
 	}
 }
 
@@ -155,7 +188,7 @@ type candidate struct {
 // Head implements [compute.Recorder].
 func (r *recorder) Head(logits compute.Tensor, w compute.Matrix, x compute.Operand) {
 	s := &head{logits: logits.(*tensor), w: w.(*matrix), x: x.(*operand), maxOut: r.p.batch.MaxOut}
-	check(s.w, s.x, s.logits.ld)
+	r.check(s.w, s.x, s.logits.ld)
 	s.best = make([]candidate, r.d.pool.n*s.maxOut)
 	r.add(compute.KindHead, s)
 	r.add(compute.KindHead, &bestOf{s})

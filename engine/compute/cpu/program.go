@@ -47,12 +47,25 @@ func (r *recorder) add(k compute.Kind, s step) {
 	r.p.steps = append(r.p.steps, recorded{step: s, kind: k, outs: r.outs})
 }
 
-// scratch makes sure that every worker's row buffer holds n floats.
-func (r *recorder) scratch(n int) {
+// grow makes sure that a scratch buffer of every worker holds n floats.
+func (r *recorder) grow(n int, buffer func(*worker) *[]float32) {
 	for i := range r.d.workers {
-		if w := &r.d.workers[i]; len(w.row) < n {
-			w.row = floatsAligned(n)
+		if b := buffer(&r.d.workers[i]); len(*b) < n {
+			*b = floatsAligned(n)
 		}
+	}
+}
+
+func rowBuffer(w *worker) *[]float32  { return &w.row }
+func upBuffer(w *worker) *[]float32   { return &w.up }
+func outBuffer(w *worker) *[]float32  { return &w.out }
+func restBuffer(w *worker) *[]float32 { return &w.rest }
+func pairBuffer(w *worker) *[]float32 { return &w.pair }
+
+// packs notes that a step packs rows into o.
+func (r *recorder) packs(o *operand) {
+	if o.terms == 2 {
+		r.grow(o.blocks*kernel.BlockCols, restBuffer)
 	}
 }
 
@@ -92,13 +105,20 @@ func (d *Device) walk(p *program, id int) {
 	}
 }
 
-// put packs one row of floats into an operand of rows rows.
-func (w *worker) put(o *operand, rows, r int, x []float32) {
-	t := min(kernel.TileRows, rows-r/kernel.TileRows*kernel.TileRows)
+// put packs x, n blocks from block blk of row r, into an operand of rows rows.
+func (w *worker) put(o *operand, rows, r, blk, n int, x []float32) {
+	set := w.d.set
 	if o.ints != nil {
-		w.d.set.Quantize(&o.ints[kernel.TileOffset(rows, r, 0, o.blocks, kernel.IntUnit)], &x[0], o.blocks, t*kernel.IntUnit)
+		at, stride := o.unit(rows, r, 0, blk)
+		set.Quantize(&o.ints[at], &x[0], n, stride)
+		if o.terms == 2 {
+			set.Residual(&w.rest[0], &x[0], &o.ints[at], n, stride)
+			at, stride = o.unit(rows, r, 1, blk)
+			set.Quantize(&o.ints[at], &w.rest[0], n, stride)
+		}
 	}
 	if o.floats != nil {
-		w.d.set.CopyUnits(&o.floats[kernel.TileOffset(rows, r, 0, o.blocks, kernel.FloatUnit)], &x[0], o.blocks, t*kernel.FloatUnit)
+		t := min(kernel.TileRows, rows-r/kernel.TileRows*kernel.TileRows)
+		set.CopyUnits(&o.floats[kernel.TileOffset(rows, r, blk, o.blocks, kernel.FloatUnit)], &x[0], n, t*kernel.FloatUnit)
 	}
 }

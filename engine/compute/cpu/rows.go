@@ -49,7 +49,8 @@ func (r *recorder) Norm(y compute.Operand, x compute.Tensor, gain compute.Vector
 	if s.x.cols%kernel.GroupRows != 0 {
 		panic(fmt.Sprintf("cpu: norm over %d columns, not a multiple of %d", s.x.cols, kernel.GroupRows))
 	}
-	r.scratch(s.x.ld)
+	r.grow(s.x.ld, rowBuffer)
+	r.packs(s.y)
 	r.add(compute.KindNorm, s)
 }
 
@@ -57,7 +58,7 @@ func (s *norm) run(w *worker, _ *compute.Batch, rows int) {
 	from, to := share(rows, w.id, w.d.pool.n)
 	for r := from; r < to; r++ {
 		w.d.set.RMSNorm(&w.row[0], s.x.at(r, 0), &s.gain.data[0], s.x.cols, s.eps)
-		w.put(s.y, rows, r, w.row)
+		w.put(s.y, rows, r, 0, s.y.blocks, w.row)
 	}
 }
 
@@ -69,13 +70,15 @@ type convert struct {
 
 // Convert implements [compute.Recorder].
 func (r *recorder) Convert(y compute.Operand, x compute.Tensor) {
-	r.add(compute.KindNorm, &convert{y.(*operand), x.(*tensor)})
+	s := &convert{y.(*operand), x.(*tensor)}
+	r.packs(s.y)
+	r.add(compute.KindNorm, s)
 }
 
 func (s *convert) run(w *worker, _ *compute.Batch, rows int) {
 	from, to := share(rows, w.id, w.d.pool.n)
 	for r := from; r < to; r++ {
-		w.put(s.y, rows, r, s.x.row(r))
+		w.put(s.y, rows, r, 0, s.y.blocks, s.x.row(r))
 	}
 }
 
