@@ -256,8 +256,8 @@ def greedy(model, ids, n):
     out, margins, cache, feed = [], [], None, ids
     with torch.no_grad():
         for _ in range(n):
-            r = model(torch.tensor([feed]), past_key_values=cache, use_cache=True)
-            cache, top = r.past_key_values, r.logits[0, -1].topk(2)
+            r = model(torch.tensor([feed]), cache=cache, use_cache=True)
+            cache, top = r.cache, r.logits[0, -1].topk(2)
             out.append(top.indices[0].item())
             margins.append((top.values[0] - top.values[1]).item())
             feed = out[-1:]
