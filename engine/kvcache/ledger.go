@@ -59,7 +59,6 @@ type Ledger struct {
 	oldest int32         // ends of the list of idle blocks
 	newest int32
 	idle   int
-	live   int64 // sum of references, against L2
 }
 
 // Table lists the blocks of one sequence. The zero Table is empty and ready; it may be used again after
@@ -160,7 +159,6 @@ func (l *Ledger) Fork(dst, src *Table, n int) (from, to int32, ok bool) {
 	}
 	for _, b := range src.Blocks[:full] {
 		l.blocks[b].refs++
-		l.live++
 		dst.Blocks = append(dst.Blocks, b)
 	}
 	if n%compute.BlockSlots != 0 {
@@ -179,7 +177,6 @@ func (l *Ledger) take() int32 {
 	b := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
 	l.blocks[b].refs = 1
-	l.live++
 	return b
 }
 
@@ -199,7 +196,6 @@ func (l *Ledger) unref(id int32) {
 		panic(fmt.Sprintf("kvcache: block %d released more often than taken", id))
 	}
 	b.refs--
-	l.live--
 	switch {
 	case b.refs > 0:
 	case b.cached:

@@ -86,7 +86,6 @@ func (l *Ledger) ref(id int32) {
 		l.unlinkIdle(id)
 	}
 	b.refs++
-	l.live++
 }
 
 // insert puts a held block into the tree.

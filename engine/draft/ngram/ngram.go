@@ -172,7 +172,7 @@ func equal(a, b []int32) bool {
 func (x *Index) hash(gram []int32) uint64 {
 	h := x.seed
 	for _, t := range gram {
-		hi, lo := bits.Mul64(h^uint64(uint32(t))^0x9e3779b97f4a7c15, x.seed|0xd6e8feb86659fd93)
+		hi, lo := bits.Mul64(h^uint64(uint32(t))^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 		h = hi ^ lo
 	}
 	return h
