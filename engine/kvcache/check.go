@@ -26,6 +26,9 @@ func (l *Ledger) CheckIntegrity() error {
 			return fmt.Errorf("kvcache: L1: block %d is lost: references %d, neither free nor cached", id, b.refs)
 		}
 		if !b.cached {
+			if b.refs > 1 {
+				return fmt.Errorf("kvcache: L2: block %d has %d references and is not committed", id, b.refs)
+			}
 			continue
 		}
 		cached++

@@ -18,7 +18,7 @@
 // The ledger keeps these invariants, which [Ledger.CheckIntegrity] checks:
 //
 //   - L1: every block is in exactly one state: free, held (references > 0), or idle (in the tree, held by nobody).
-//   - L2: a block's references are the tables that list it.
+//   - L2: a block's references are the tables that list it; more than one only if it is in the tree.
 //   - L3: the tree's parent of a held block is held; so an idle block's descendants are all idle.
 //   - L4: in the order of eviction a block comes before its parent; so the first is always a leaf.
 package kvcache
@@ -121,15 +121,15 @@ func (l *Ledger) Extend(t *Table, n int) bool {
 }
 
 // Truncate drops the blocks of t that no slot below n needs: rejected drafts are rolled back. It panics if
-// slot n lies in a block that is committed or shared, because writing it again would change what others read.
+// slot n lies in a block that is committed, because writing it again would change what others read.
 func (l *Ledger) Truncate(t *Table, n int) {
 	keep := BlocksFor(n)
 	if n < 0 || keep > len(t.Blocks) {
 		panic(fmt.Sprintf("kvcache: truncate to %d slots a table of %d", n, t.Slots()))
 	}
 	if n%compute.BlockSlots != 0 {
-		if b := &l.blocks[t.Blocks[keep-1]]; b.cached || b.refs > 1 {
-			panic(fmt.Sprintf("kvcache: truncate to slot %d inside block %d, which others may read", n, t.Blocks[keep-1]))
+		if b := t.Blocks[keep-1]; l.blocks[b].cached {
+			panic(fmt.Sprintf("kvcache: truncate to slot %d inside block %d, which is committed", n, b))
 		}
 	}
 	l.drop(t, keep)
@@ -141,16 +141,17 @@ func (l *Ledger) Release(t *Table) {
 	t.salt = 0
 }
 
-// Fork makes dst, which must be empty, a copy of the first n slots of src: full blocks are shared, a last
-// partial block is a new one, and the caller copies what block from holds into block to before it writes
+// Fork makes dst, which must be empty, a copy of the first n slots of src: full blocks are shared and must have been
+// committed; a last partial block is a new one, and the caller copies what block from holds into block to before it writes
 // either (from and to are −1 if n ends at a block's end). Without a block for that, Fork changes nothing and
 // returns ok false.
 func (l *Ledger) Fork(dst, src *Table, n int) (from, to int32, ok bool) {
 	if len(dst.Blocks) != 0 {
 		panic("kvcache: fork into a table that holds blocks")
 	}
-	if n < 0 || n > src.Slots() {
-		panic(fmt.Sprintf("kvcache: fork %d slots of a table of %d", n, src.Slots()))
+	if n < 0 || n > src.Slots() || n/compute.BlockSlots > src.cached {
+		// A shared block that the tree knows under another one's name would be held without its parent (L3).
+		panic(fmt.Sprintf("kvcache: fork %d slots of a table of %d, %d of them committed", n, src.Slots(), src.cached*compute.BlockSlots))
 	}
 	full := n / compute.BlockSlots
 	from, to = none, none
@@ -165,7 +166,7 @@ func (l *Ledger) Fork(dst, src *Table, n int) (from, to int32, ok bool) {
 		from, to = src.Blocks[full], l.take()
 		dst.Blocks = append(dst.Blocks, to)
 	}
-	dst.salt, dst.cached = src.salt, min(src.cached, full)
+	dst.salt, dst.cached = src.salt, full
 	return from, to, true
 }
 
