@@ -121,7 +121,7 @@ func (s *Scheduler) chunk(p *Plan, q Seq, budget int) int {
 
 // admit takes sequences from the head of the queue while there are places, prompt rows and blocks.
 func (s *Scheduler) admit(p *Plan, budget int) {
-	for len(s.queue) > 0 && len(s.running) < s.cfg.MaxRunning && budget > 0 && !s.blocked {
+	for len(s.queue) > 0 && len(s.running) < s.cfg.MaxRunning && budget > 0 {
 		q := s.queue[0]
 		r := &s.seqs[q]
 		if a := &s.seqs[r.req.After]; a.state == prefill && a.arrival == r.after {
@@ -134,7 +134,6 @@ func (s *Scheduler) admit(p *Plan, budget int) {
 		// One block beyond the known tokens keeps it from being sent away again with its first tokens.
 		if !s.extend(q, min(r.known()+compute.BlockSlots, r.limit())) {
 			s.release(q)
-			s.blocked = true // release unblocks, and nothing has changed by this one
 			return
 		}
 		s.queue = slices.Delete(s.queue, 0, 1)
@@ -190,18 +189,10 @@ func (s *Scheduler) Report(q Seq, emitted int, ended bool) (over bool) {
 		return true
 	}
 	if r.state == decode {
-		s.truncate(q)
+		s.mem.Truncate(q, r.ran)
+		r.slots = roundUp(r.ran)
 	} else if emitted == 1 {
 		r.state = decode
 	}
 	return false
-}
-
-// truncate gives back the blocks behind what has run.
-func (s *Scheduler) truncate(q Seq) {
-	r := &s.seqs[q]
-	s.mem.Truncate(q, r.ran)
-	if keep := roundUp(r.ran); keep < r.slots {
-		r.slots, s.blocked = keep, false
-	}
 }

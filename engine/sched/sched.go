@@ -152,8 +152,7 @@ type Scheduler struct {
 	running  []Seq // in order of arrival
 	plan     Plan
 	arrivals int64
-	pending  int  // planned sequences that are not reported yet
-	blocked  bool // the queue's first does not fit until someone releases blocks
+	pending  int // planned sequences that are not reported yet
 }
 
 // New makes a scheduler.

@@ -112,7 +112,6 @@ func (s *Scheduler) Cancel(q Seq) {
 func (s *Scheduler) remove(q Seq) {
 	if s.seqs[q].state == waiting {
 		s.queue = without(s.queue, q)
-		s.blocked = false // another may be the first now
 	} else {
 		s.running = without(s.running, q)
 		s.release(q)
@@ -125,7 +124,6 @@ func (s *Scheduler) remove(q Seq) {
 func (s *Scheduler) release(q Seq) {
 	s.mem.Release(q)
 	s.seqs[q].ran, s.seqs[q].slots = 0, 0
-	s.blocked = false
 }
 
 // without removes q from a list in place.
