@@ -23,8 +23,9 @@ type candidate struct {
 
 // Builder grows a candidate tree by EAGLE-2's rule (Li et al. 2024, "EAGLE-2: Faster Inference of Language
 // Models with Dynamic Draft Trees"): of each level the TopK best nodes by cumulative probability are
-// expanded, and of all candidates the DraftTokens−1 best are kept. Since a child never scores above its parent and comes behind it, what is kept is closed under
-// parents. Order and ties are decided by score, then by age, so a tree depends only on what the drafter proposed.
+// expanded, and of all candidates the DraftTokens−1 best are kept. Since a child never scores above its
+// parent and comes behind it, what is kept is closed under parents. Order and ties are decided by score, then
+// by age, so a tree depends only on what the drafter proposed.
 //
 //	b.Start(shape, root, minProb)
 //	b.Propose(0, tokens, probs)      // the candidates behind the root
@@ -76,7 +77,8 @@ func (b *Builder) Start(shape Shape, root int32, minProb float32) {
 }
 
 // Propose adds the candidates of row i of the last Next (of the root before the first): tokens by
-// descending probability, of which the first TopK count. A probability that is not a number, or not above 0, is no candidate; one above 1 counts as 1.
+// descending probability, of which the first TopK count. One whose probability is not a number, or not above
+// 0, is no candidate; a probability above 1 counts as 1.
 func (b *Builder) Propose(i int, tokens []int32, probs []float32) {
 	parent, score := b.rows[i].node, 1.0
 	if parent >= 0 {
@@ -93,8 +95,8 @@ func (b *Builder) Propose(i int, tokens []int32, probs []float32) {
 	}
 }
 
-// Next closes a level and returns the rows to run for the one below it, the best first; none when the draft is complete. The rows are
-// the builder's, good until the next call.
+// Next closes a level and returns the rows to run for the one below it, the best first; none when the draft is
+// complete. The rows are the builder's, good until the next call.
 func (b *Builder) Next() []Row {
 	b.level++
 	next := b.spare[:0]

@@ -34,6 +34,8 @@ func (d scripted) propose(path []int32) (tokens []int32, probs []float32) {
 			p = 0
 		case 2:
 			p = float32(math.Inf(1))
+		case 3:
+			p = -1
 		}
 		tokens, probs = append(tokens, int32(10*len(path)+c)), append(probs, p)
 	}

@@ -62,17 +62,17 @@ func (s Shape) Validate() error {
 	case s.TopK == 1 && s.DraftTokens != s.Steps+1:
 		return fmt.Errorf("draft shape %v: a chain (topk 1) of %d steps has draft_tokens %d", s, s.Steps, s.Steps+1)
 	case s.TopK > 1 && (s.Steps-1)*s.TopK > MaxNodes:
-		return fmt.Errorf("draft shape %v: (steps−1)·topk = %d rows of the drafter's passes; at most %d fit its mask: fewer steps or a smaller topk",
-			s, (s.Steps-1)*s.TopK, MaxNodes)
+		return fmt.Errorf("draft shape %v: (steps−1)·topk = %d rows of the drafter's passes; at most %d fit its mask: "+
+			"fewer steps or a smaller topk", s, (s.Steps-1)*s.TopK, MaxNodes)
 	case s.DraftTokens > Bound(s.Steps, s.TopK):
 		return fmt.Errorf("draft shape %v: draft_tokens can be at most 1 + topk + (steps−1)·topk² = %d", s, Bound(s.Steps, s.TopK))
 	}
 	return nil
 }
 
-// Within returns an error if s is larger than limit in any respect.
+// Within returns an error if s is larger than limit in any respect; plain decoding is within every limit.
 func (s Shape) Within(limit Shape) error {
-	if s.Steps > limit.Steps || s.TopK > limit.TopK || s.Rows() > limit.Rows() {
+	if s.Steps > 0 && s.TopK > limit.TopK || s.Steps > limit.Steps || s.Rows() > limit.Rows() {
 		return fmt.Errorf("draft shape %v is beyond the limit %v", s, limit)
 	}
 	return nil

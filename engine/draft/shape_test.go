@@ -76,12 +76,17 @@ func TestShapeCap(t *testing.T) {
 }
 
 func TestShapeWithin(t *testing.T) {
-	limit := Shape{5, 4, 16}
-	for s, ok := range map[Shape]bool{
-		{}: true, limit: true, Chain(5): true, Chain(6): false, {5, 5, 16}: false, {5, 4, 17}: false,
+	tree := Shape{5, 4, 16}
+	for _, c := range []struct {
+		s, limit Shape
+		ok       bool
+	}{
+		{Shape{}, tree, true}, {tree, tree, true}, {Chain(5), tree, true},
+		{Chain(6), tree, false}, {Shape{5, 5, 16}, tree, false}, {Shape{5, 4, 17}, tree, false},
+		{Chain(0), Shape{}, true}, {Shape{}, Chain(0), true}, {Chain(1), Shape{}, false}, {Chain(0), Chain(3), true},
 	} {
-		if err := s.Within(limit); (err == nil) != ok {
-			t.Errorf("%v within %v: %v", s, limit, err)
+		if err := c.s.Within(c.limit); (err == nil) != c.ok {
+			t.Errorf("%v within %v: %v", c.s, c.limit, err)
 		}
 	}
 }

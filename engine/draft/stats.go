@@ -1,7 +1,7 @@
 package draft
 
-// Stats counts what verification accepted. A cycle is one target pass over a sequence past its prompt; the token that a prompt's last row
-// gives belongs to none. The zero Stats is ready.
+// Stats counts what verification accepted. A cycle is one target pass over a sequence past its prompt; the token
+// that a prompt's last row gives belongs to none. The zero Stats is ready.
 type Stats struct {
 	Cycles   int64
 	Drafted  int64 // nodes below the root
@@ -77,8 +77,9 @@ func (s *Stats) Survival(i int) float64 {
 	return float64(n) / float64(s.Cycles)
 }
 
-// Conditional returns the share of accepted drafts at depth i (from 1) among the cycles that came so far: that had a draft there and
-// accepted all before it. Unlike Survival it is not lowered by drafts that ended early. Tried is the number of such cycles; the share of none is 0.
+// Conditional returns the share of accepted drafts at depth i (from 1) among the cycles that came so far: that
+// had a draft there and accepted all before it. Unlike Survival it is not lowered by drafts that ended early.
+// Tried is the number of such cycles; the share of none is 0.
 func (s *Stats) Conditional(i int) (share float64, tried int64) {
 	tried = s.tried[i-1]
 	if tried == 0 {

@@ -3,8 +3,8 @@ package draft
 import "fmt"
 
 // Tree holds the candidates of one verify pass. Node 0 is the root: the last emitted token, which has not run
-// yet. A parent's index is below its children's, so that node i can lie in slot base+i: along every path slots increase (invariant 2).
-// Its rotary position is base+Depth[i]. The zero Tree is not ready; Reset is.
+// yet. A parent's index is below its children's, so that node i can lie in slot base+i: along every path slots
+// increase (invariant 2). Its rotary position is base+Depth[i]. The zero Tree holds nothing; begin with Reset.
 type Tree struct {
 	N      int               // nodes
 	Token  [MaxNodes]int32   // token ids
@@ -65,7 +65,8 @@ func (t *Tree) Child(node int, token int32) int {
 	return -1
 }
 
-// IsChain reports whether every node's parent is the node before it: then each row sees all slots up to its own, and no mask is needed.
+// IsChain reports whether every node's parent is the node before it: then each row sees all slots up to its own,
+// and no mask is needed.
 func (t *Tree) IsChain() bool {
 	for i := 1; i < t.N; i++ {
 		if t.Parent[i] != int32(i-1) {

@@ -150,3 +150,23 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a cycle", got)
 	}
 }
+
+// BenchmarkPrefix is what the ledger costs a request of 2048 prompt tokens: found whole, and given back.
+func BenchmarkPrefix(b *testing.B) {
+	l := New(256)
+	tokens := make([]int32, 2048)
+	for i := range tokens {
+		tokens[i] = int32(i * i % 49152)
+	}
+	var t Table
+	l.Match(&t, tokens, 0)
+	l.Extend(&t, len(tokens))
+	l.Commit(&t, tokens)
+	l.Release(&t)
+	for b.Loop() {
+		if l.Match(&t, tokens, 0) != 2032 {
+			b.Fatal("no hit")
+		}
+		l.Release(&t)
+	}
+}

@@ -15,11 +15,11 @@ func (s *Scheduler) Plan() *Plan {
 	p := &s.plan
 	p.Preempted, p.Admitted, p.Prefill, p.Decode = p.Preempted[:0], p.Admitted[:0], p.Prefill[:0], p.Decode[:0]
 	s.makeRoom(p)
-	s.planDecode(p)
 	budget := s.planPrefill(p)
 	if len(p.Preempted) == 0 { // who was just sent away would be called back at once
 		s.admit(p, budget)
 	}
+	s.planDecode(p) // last, so that drafts take no block that admits someone (S4)
 	if len(s.running) == 0 && len(s.queue) > 0 {
 		panic(fmt.Sprintf("sched: sequence %d does not run alone in a memory of %d slots: someone else holds blocks",
 			s.queue[0], s.mem.Capacity()))

@@ -152,7 +152,8 @@ func (w *world) checkPlan(p *Plan) {
 	if decoding != len(p.Decode) {
 		w.t.Fatalf("S2: %d sequences decode, %d are planned", decoding, len(p.Decode))
 	}
-	if order := append(slices.Clone(w.s.running), w.s.queue...); !slices.IsSortedFunc(order, func(a, b Seq) int { return w.jobs[a].number - w.jobs[b].number }) {
+	order := append(slices.Clone(w.s.running), w.s.queue...)
+	if !slices.IsSortedFunc(order, func(a, b Seq) int { return w.jobs[a].number - w.jobs[b].number }) {
 		w.t.Fatalf("S1: running %v and waiting %v are not in order of arrival", w.s.running, w.s.queue)
 	}
 }

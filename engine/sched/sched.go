@@ -7,8 +7,8 @@
 //     before it have theirs, so first tokens come in order of arrival while nothing is preempted.
 //   - S2: every running sequence past its prompt takes part in every step, drafts or not.
 //   - S3: no step exceeds the row budgets; no more than MaxRunning sequences run.
-//   - S4: drafts never take what a sequence may not emit, nor cost anyone a place: without room for all of its draft
-//     rows a sequence runs with those that fit its blocks.
+//   - S4: drafts never take what a sequence may not emit, nor cost anyone a place: they use blocks that nobody else wants in
+//     the step, and without room for all of its draft rows a sequence runs with those that fit its blocks.
 //   - S5: without room for one row the youngest running sequence is preempted. It waits in front of those that never ran and
 //     runs its prompt and its output so far again, so the oldest always advances and every sequence ends.
 package sched

@@ -85,14 +85,15 @@ func (s *Scheduler) admissible(r *Request) (output int, err error) {
 	case r.Output < 1:
 		return 0, fmt.Errorf("output tokens = %d: at least 1 is needed", r.Output)
 	case r.Depth < 0 || r.Rows < 1 || (r.Depth == 0) != (r.Rows == 1):
-		return 0, fmt.Errorf("draft depth %d with %d verify rows: a draft needs at least 2 rows, plain decoding (depth 0) exactly 1", r.Depth, r.Rows)
+		return 0, fmt.Errorf("draft depth %d with %d verify rows: a draft needs at least 2 rows, plain decoding (depth 0) exactly 1",
+			r.Depth, r.Rows)
 	case r.Prompt > s.cfg.Context:
 		return 0, fmt.Errorf("%w: %d prompt tokens, context %d", ErrContext, r.Prompt, s.cfg.Context)
 	}
 	output = min(r.Output, s.cfg.Context-r.Prompt+1)
 	if need := r.Prompt + output - 1; need > s.mem.Capacity() {
-		return 0, fmt.Errorf("%w: %d prompt and %d output tokens need %d slots, all blocks together hold %d: ask for fewer output tokens or give the server more blocks",
-			ErrTooLarge, r.Prompt, output, need, s.mem.Capacity())
+		return 0, fmt.Errorf("%w: %d prompt and %d output tokens need %d slots, all blocks together hold %d: "+
+			"ask for fewer output tokens or give the server more blocks", ErrTooLarge, r.Prompt, output, need, s.mem.Capacity())
 	}
 	return output, nil
 }
