@@ -1,6 +1,7 @@
-// GCC before 12.4 and 13.3 declares that loading an AMX tile configuration reads 8 bytes of it. It reads 64, so the
-// compiler drops the stores that fill the rest, and the first use of a tile ends in an illegal instruction
-// (GCC bug 114098). build.py includes this file ahead of llama.cpp's sources, which gives the load its true operand.
+// GCC 12's header declares that loading an AMX tile configuration reads 8 bytes of it. It reads 64, so the compiler may
+// drop the stores that fill the rest: with GCC 12.2 it does, and ggml's first use of a tile ends in an illegal
+// instruction. build.py includes this file ahead of llama.cpp's sources, which gives the load its true operand.
+// A GCC whose header is right is not harmed.
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 14 && defined(__AMX_TILE__)
 #include <immintrin.h>
