@@ -147,14 +147,30 @@ func FromBools(name string, values []bool, shape ...int) Tensor {
 // check reports whether Data has the bytes that kind, type and shape ask for. It holds for every
 // tensor of a File; one that a caller made may break it.
 func (t Tensor) check() error {
-	n, err := byteSize(t.Kind, t.Type, t.Shape)
-	if err == nil && n != len(t.Data) {
-		err = fmt.Errorf("%d bytes of data, but shape %v of %s takes %d", len(t.Data), t.Shape, t.TypeName(), n)
+	if err := t.checkShape(); err != nil {
+		return err
 	}
-	if err != nil {
+	if n := t.size(); n != len(t.Data) {
+		return fmt.Errorf("tensor %s: %d bytes of data, but shape %v of %s takes %d", quoteShort(t.Name), len(t.Data), t.Shape, t.TypeName(), n)
+	}
+	return nil
+}
+
+// checkShape reports whether kind, type and shape go together, whatever Data holds.
+func (t Tensor) checkShape() error {
+	if _, err := byteSize(t.Kind, t.Type, t.Shape); err != nil {
 		return fmt.Errorf("tensor %s: %w", quoteShort(t.Name), err)
 	}
 	return nil
+}
+
+// size returns the bytes that kind, type and shape ask for; checkShape has passed.
+func (t Tensor) size() int {
+	n, err := byteSize(t.Kind, t.Type, t.Shape)
+	if err != nil {
+		panic("weights: size of a tensor that was not checked: " + err.Error())
+	}
+	return n
 }
 
 // byteSize returns the bytes that the elements take, with every product checked, so that a shape

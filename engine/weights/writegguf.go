@@ -17,6 +17,15 @@ import (
 // w as it is, in large pieces; a caller that wants the file whole or not at all writes it under
 // another name and renames it.
 func WriteGGUF(w io.Writer, meta []KeyValue, tensors []Tensor) error {
+	lazy, err := ready(tensors)
+	if err != nil {
+		return fmt.Errorf("write GGUF: %w", err)
+	}
+	return StreamGGUF(w, meta, lazy)
+}
+
+// StreamGGUF is WriteGGUF for tensors whose bytes are made as they are written.
+func StreamGGUF(w io.Writer, meta []KeyValue, tensors []Lazy) error {
 	align, err := checkGGUF(meta, tensors)
 	if err != nil {
 		return err
@@ -32,17 +41,24 @@ func WriteGGUF(w io.Writer, meta []KeyValue, tensors []Tensor) error {
 	}
 	off := uint64(0)
 	for _, t := range tensors {
-		header = appendTensorInfo(header, t, off)
-		off = alignUp(off+uint64(len(t.Data)), align)
+		header = appendTensorInfo(header, t.Tensor, off)
+		off = alignUp(off+uint64(t.size()), align)
 	}
 	if len(header) > maxGGUFHeader {
 		return fmt.Errorf("write GGUF: keys and tensor table take %d bytes, more than the %d that are read", len(header), maxGGUFHeader)
 	}
-	if err := writePadded(w, header, align); err != nil {
+	_, err = w.Write(header)
+	if err == nil {
+		err = pad(w, len(header), align)
+	}
+	if err != nil {
 		return fmt.Errorf("write GGUF: header: %w", err)
 	}
 	for _, t := range tensors {
-		if err := writePadded(w, t.Data, align); err != nil {
+		if err = t.write(w); err == nil {
+			err = pad(w, t.size(), align)
+		}
+		if err != nil {
 			return fmt.Errorf("write GGUF: tensor %s: %w", quoteShort(t.Name), err)
 		}
 	}
@@ -50,7 +66,7 @@ func WriteGGUF(w io.Writer, meta []KeyValue, tensors []Tensor) error {
 }
 
 // checkGGUF checks all that the reader would refuse, save the types of values, and returns the alignment.
-func checkGGUF(meta []KeyValue, tensors []Tensor) (align uint64, err error) {
+func checkGGUF(meta []KeyValue, tensors []Lazy) (align uint64, err error) {
 	align = ggufAlignment
 	seen := make(map[string]bool)
 	for _, kv := range meta {
@@ -73,7 +89,7 @@ func checkGGUF(meta []KeyValue, tensors []Tensor) (align uint64, err error) {
 		if err := checkName(t.Name, seen); err != nil {
 			return 0, fmt.Errorf("write GGUF: tensor %w", err)
 		}
-		if err := t.check(); err != nil {
+		if err := t.checkShape(); err != nil {
 			return 0, fmt.Errorf("write GGUF: %w", err)
 		}
 		if n := len(t.Shape); n == 0 || n > ggufMaxDims {
@@ -109,15 +125,12 @@ func appendTensorInfo(b []byte, t Tensor, off uint64) []byte {
 	return binary.LittleEndian.AppendUint64(b, off)
 }
 
-// writePadded writes data and zeros up to a multiple of align.
-func writePadded(w io.Writer, data []byte, align uint64) error {
-	if _, err := w.Write(data); err != nil {
-		return err
-	}
-	n := uint64(len(data))
+// pad writes zeros behind n bytes up to a multiple of align.
+func pad(w io.Writer, n int, align uint64) error {
+	left := alignUp(uint64(n), align) - uint64(n)
 	// An alignment may be up to 4 GiB, so the padding is written in pieces.
-	zeros := make([]byte, min(alignUp(n, align)-n, 1<<16))
-	for left := alignUp(n, align) - n; left > 0; {
+	zeros := make([]byte, min(left, 1<<16))
+	for left > 0 {
 		piece := zeros[:min(left, uint64(len(zeros)))]
 		if _, err := w.Write(piece); err != nil {
 			return err

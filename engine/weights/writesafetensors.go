@@ -16,8 +16,17 @@ import (
 // [ParseSafetensors] reads, and refuses the rest before the first byte is written. A caller that
 // wants the file whole or not at all writes it under another name and renames it.
 func WriteSafetensors(w io.Writer, metadata map[string]string, tensors []Tensor) error {
+	lazy, err := ready(tensors)
+	if err != nil {
+		return fmt.Errorf("write safetensors: %w", err)
+	}
+	return StreamSafetensors(w, metadata, lazy)
+}
+
+// StreamSafetensors is WriteSafetensors for tensors whose bytes are made as they are written.
+func StreamSafetensors(w io.Writer, metadata map[string]string, tensors []Lazy) error {
 	for _, t := range tensors {
-		if err := t.check(); err != nil {
+		if err := t.checkShape(); err != nil {
 			return fmt.Errorf("write safetensors: %w", err)
 		}
 		if _, ok := elementTypes[t.TypeName()]; !ok {
@@ -27,7 +36,7 @@ func WriteSafetensors(w io.Writer, metadata map[string]string, tensors []Tensor)
 			return fmt.Errorf("write safetensors: tensor %s has %d dimensions, more than %d", quoteShort(t.Name), len(t.Shape), safetensorsMaxDims)
 		}
 	}
-	ordered := append([]Tensor(nil), tensors...)
+	ordered := append([]Lazy(nil), tensors...)
 	sort.SliceStable(ordered, func(i, j int) bool { return ordered[i].elementBytes() > ordered[j].elementBytes() })
 	header, err := safetensorsJSON(metadata, ordered)
 	if err != nil {
@@ -37,7 +46,7 @@ func WriteSafetensors(w io.Writer, metadata map[string]string, tensors []Tensor)
 		return fmt.Errorf("write safetensors: header: %w", err)
 	}
 	for _, t := range ordered {
-		if _, err := w.Write(t.Data); err != nil {
+		if err := t.write(w); err != nil {
 			return fmt.Errorf("write safetensors: tensor %s: %w", quoteShort(t.Name), err)
 		}
 	}
@@ -54,7 +63,7 @@ func (t Tensor) elementBytes() int {
 
 // safetensorsJSON returns the header, padded with spaces to a multiple of 8 bytes. The object is put
 // together member by member because its order is the tensors' order.
-func safetensorsJSON(metadata map[string]string, tensors []Tensor) ([]byte, error) {
+func safetensorsJSON(metadata map[string]string, tensors []Lazy) ([]byte, error) {
 	b := []byte{'{'}
 	if metadata != nil {
 		for k, v := range metadata { // json.Marshal would put U+FFFD for what is not UTF-8
@@ -75,8 +84,8 @@ func safetensorsJSON(metadata map[string]string, tensors []Tensor) ([]byte, erro
 			DType   string `json:"dtype"`
 			Shape   []int  `json:"shape"`
 			Offsets [2]int `json:"data_offsets"`
-		}{t.TypeName(), append([]int{}, t.Shape...), [2]int{off, off + len(t.Data)}}) // a scalar's shape is [], not null
-		off += len(t.Data)
+		}{t.TypeName(), append([]int{}, t.Shape...), [2]int{off, off + t.size()}}) // a scalar's shape is [], not null
+		off += t.size()
 	}
 	b = append(b, '}')
 	for len(b)%8 != 0 {
