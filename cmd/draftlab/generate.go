@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +19,9 @@ import (
 	"draftlab/internal/ui"
 )
 
-// maxPrompt bounds what is read from standard input.
-const maxPrompt = 64 << 20
+// maxPrompt bounds what is read from standard input, in bytes: above the longest text that fits the longest context
+// in use, and little enough to be cut into tokens in some seconds.
+const maxPrompt = 16 << 20
 
 // generation is the JSON document of generate.
 type generation struct {
@@ -71,8 +74,9 @@ func newGenerate(env *Env) *cobra.Command {
 		Short: "Write text with a model",
 		Long: `Generate continues a prompt and streams the text to standard output; speed goes to standard error.
 
-The prompt is put into the model's chat template as the user's turn, or taken as it is with --raw. "-" reads it
-from standard input; a line end at its end is dropped unless --raw is given. Decoding is greedy unless --temperature is
+The prompt is put into the model's chat template as the user's turn, or taken as it is with --raw. In a chat, text
+that spells one of the model's control tokens is that token, as with other programs. "-" reads the prompt from
+standard input; a line end at its end is dropped unless --raw is given. Decoding is greedy unless --temperature is
 above 0; then the text depends on --seed alone, not on threads or machine load.
 
 A random model has no tokenizer: PROMPT is the number of prompt tokens, and the output is token ids.
@@ -112,10 +116,14 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	if f.maxTokens < 1 {
 		return usage(cmd, "--max-tokens %d: at least 1 is needed", f.maxTokens)
 	}
-	if err := f.sampling.Validate(); err != nil {
-		return usage(cmd, "%v", err)
+	if f.context < 0 {
+		return usage(cmd, "--context %d: want 1 or more, or 0 for the model's limit", f.context)
 	}
-	text, err := readPrompt(env, f, prompt)
+	if err := f.sampling.Validate(); err != nil {
+		field, problem, _ := strings.Cut(err.Error(), " ")
+		return usage(cmd, "--%s %s", strings.ReplaceAll(field, "_", "-"), problem)
+	}
+	text, err := readPrompt(cmd.Context(), env, f, prompt)
 	if err != nil {
 		return err
 	}
@@ -127,7 +135,11 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	defer e.Close()
 	load := time.Since(start)
 	req := engine.Request{MaxTokens: f.maxTokens, Sampling: f.sampling}
-	if req.Prompt, err = promptIDs(e, f, text); err != nil {
+	err = interruptible(cmd.Context(), func() (err error) {
+		req.Prompt, err = promptIDs(e, f, text)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	out := newOutput(env, e.Tokenizer(), wantsJSON(cmd))
@@ -135,23 +147,30 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 		req.Stop = tok.IsEOG
 	}
 	res, err := e.Generate(cmd.Context(), req, out.emit)
-	out.finish()
-	if err != nil {
+	if err := cmp.Or(err, out.finish()); err != nil {
 		return contextHint(err, e)
 	}
 	doc := report(e, f, &req, &res, load, out.text.String())
 	if wantsJSON(cmd) {
 		return ui.JSON(env.Stdout, doc)
 	}
-	fmt.Fprintf(env.Stderr, "%d prompt tokens at %.0f tok/s, first token after %.0f ms, %d tokens at %.1f tok/s (%s)\n",
-		doc.Usage.PromptTokens, doc.Timing.PrefillTokS, doc.Timing.TTFTMS, doc.Usage.CompletionTokens, doc.Timing.DecodeTokS, doc.FinishReason)
+	fmt.Fprintf(env.Stderr, "prompt tokens: %d at %.0f tok/s, first token after %.0f ms; output tokens: %d",
+		doc.Usage.PromptTokens, doc.Timing.PrefillTokS, doc.Timing.TTFTMS, doc.Usage.CompletionTokens)
+	if doc.Timing.DecodeTokS > 0 {
+		fmt.Fprintf(env.Stderr, " at %.1f tok/s", doc.Timing.DecodeTokS)
+	}
+	fmt.Fprintf(env.Stderr, " (%s)\n", doc.FinishReason)
 	return nil
 }
 
 // readPrompt returns the prompt's text, from standard input if it is "-".
-func readPrompt(env *Env, f *generateFlags, prompt string) (string, error) {
+func readPrompt(ctx context.Context, env *Env, f *generateFlags, prompt string) (string, error) {
 	if prompt == "-" {
-		data, err := io.ReadAll(io.LimitReader(env.Stdin, maxPrompt+1))
+		var data []byte
+		err := interruptible(ctx, func() (err error) { // a terminal may never end
+			data, err = io.ReadAll(io.LimitReader(env.Stdin, maxPrompt+1))
+			return err
+		})
 		if err != nil {
 			return "", fmt.Errorf("reading the prompt from standard input: %w", err)
 		}
@@ -274,13 +293,17 @@ func (o *output) write(s string) error {
 }
 
 // finish writes what the detokenizer still holds, and a line end for people.
-func (o *output) finish() {
+func (o *output) finish() error {
 	if o.stream != nil {
-		_ = o.write(o.stream.Flush())
+		if err := o.write(o.stream.Flush()); err != nil {
+			return err
+		}
 	}
-	if o.w != nil && o.count > 0 {
-		fmt.Fprintln(o.w)
+	if o.w == nil || o.count == 0 {
+		return nil
 	}
+	_, err := io.WriteString(o.w, "\n")
+	return err
 }
 
 // report makes the JSON document.

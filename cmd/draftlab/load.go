@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,17 +29,23 @@ random:llama-3.2-1b-q4_0; a shape or format that is not known is answered with t
 
 func (f *modelFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.model, "model", hub.Default, "run this `MODEL`")
-	cmd.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "compute on `N` threads; more than the machine has cores is slow")
+	cmd.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "compute on `N` threads; more than the machine has processors is slow")
 }
 
-// spareProcs is what GOMAXPROCS allows beside the workers, which never yield while a pass runs: one for
-// the goroutine that feeds them and one for the collector.
-const spareProcs = 2
+const (
+	// spareProcs is what GOMAXPROCS allows beside the workers, which never yield while a pass runs: one for
+	// the goroutine that feeds them and one for the collector.
+	spareProcs = 2
+	// threadsPerCore bounds --threads by the machine, and leastThreads is allowed on any: workers wait for each other
+	// some 240 times a token, and spin meanwhile, so that hundreds on a few processors would seem to hang.
+	threadsPerCore, leastThreads = 4, 8
+)
 
 // open fetches the model if need be and loads it, with progress. The caller closes the engine.
 func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o engine.Options) (*engine.Engine, error) {
-	if f.threads < 1 || f.threads > maxThreads {
-		return nil, usage(cmd, "--threads %d: want 1 to %d", f.threads, maxThreads)
+	cores := runtime.NumCPU()
+	if limit := max(threadsPerCore*cores, leastThreads); f.threads < 1 || f.threads > limit {
+		return nil, usage(cmd, "--threads %d: want 1 to %d (processors here: %d)", f.threads, limit, cores)
 	}
 	o.Model, o.Threads = f.model, f.threads
 	if !strings.HasPrefix(f.model, model.RandomPrefix) {
@@ -51,7 +58,12 @@ func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o e
 		}
 	}
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), f.threads+spareProcs))
-	e, err := engine.Open(o)
+	o.Progress = loading(ctx, env, f.model)
+	var e *engine.Engine
+	err := interruptible(ctx, func() (err error) {
+		e, err = engine.Open(o)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +71,32 @@ func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o e
 		fmt.Fprintf(env.Stderr, "note: this processor has none of the instruction sets that draftlab has kernels for (AVX2, AVX-512 VNNI); "+
 			"the generic ones are slow, and each verified row costs a full pass there, so speculation will not pay\n")
 	}
-	return e, ctx.Err()
+	return e, nil
 }
 
-// maxThreads bounds --threads against typing errors; the workers spin.
-const maxThreads = 1024
+// loadingEvery is the time between two lines about a model that loads: the default one takes less, and says nothing.
+const loadingEvery = 2 * time.Second
+
+// loading returns an engine's progress function, which writes a line now and then.
+func loading(ctx context.Context, env *Env, name string) func(done, total int64) {
+	p, last := env.progress(), time.Now()
+	return func(done, total int64) {
+		if now := time.Now(); now.Sub(last) >= loadingEvery && ctx.Err() == nil {
+			last = now
+			p.Note(fmt.Sprintf("loading %s: %d %%", name, 100*done/total))
+		}
+	}
+}
+
+// interruptible runs f, which knows no context, and returns its error, or the context's as soon as that ends. Then f
+// goes on in the background: the caller leaves what f writes alone, and ends the program.
+func interruptible(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -2,17 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"draftlab/engine/quant"
-	"draftlab/engine/weights"
 	"draftlab/internal/hub"
 	"draftlab/internal/hub/hubtest"
 )
@@ -70,7 +71,9 @@ func TestScripts(t *testing.T) {
 				os.WriteFile(filepath.Join(env.WorkDir, "tiny.gguf"), tinyGGUF(), 0o644),
 			)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "damage": damage},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"waitfor": waitFor, "damage": damage, "cut": cut, "long": long, "unhex": unhex,
+		},
 	})
 }
 
@@ -123,6 +126,28 @@ func damage(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, b, 0o644))
 }
 
+// cut copies the beginning of a file: cut FILE BYTES COPY.
+func cut(ts *testscript.TestScript, neg bool, args []string) {
+	b := []byte(ts.ReadFile(args[0]))
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), b[:n], 0o644))
+}
+
+// long writes a file of so many x: long BYTES FILE.
+func long(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes.Repeat([]byte("x"), n), 0o644))
+}
+
+// unhex writes the bytes that a file has in hexadecimal, which a script can hold: unhex FILE BINARY.
+func unhex(ts *testscript.TestScript, neg bool, args []string) {
+	b, err := hex.DecodeString(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b, 0o644))
+}
+
 // tinyModel is the catalogue's one entry in tests.
 func tinyModel() hub.Model {
 	gguf := tinyGGUF()
@@ -131,36 +156,4 @@ func tinyModel() hub.Model {
 		About: "a tiny model", Licence: "Apache-2.0",
 		Package: "tiny-model==1.0", Member: hubtest.Member, Hub: "hf:acme/tiny/tiny.gguf",
 	}
-}
-
-// tinyGGUF returns a GGUF file whose architecture can be read; its weights are zeros.
-func tinyGGUF() []byte {
-	zeros := func(name string, typ quant.Type, shape ...int) weights.Tensor {
-		n := 1
-		for _, d := range shape {
-			n *= d
-		}
-		return weights.Tensor{Name: name, Type: typ, Shape: shape, Data: make([]byte, n/typ.BlockElems()*typ.BlockBytes())}
-	}
-	var b bytes.Buffer
-	err := weights.WriteGGUF(&b, []weights.KeyValue{
-		{Key: "general.architecture", Value: "llama"},
-		{Key: "llama.block_count", Value: uint32(1)},
-		{Key: "llama.context_length", Value: uint32(128)},
-		{Key: "llama.embedding_length", Value: uint32(64)},
-		{Key: "llama.feed_forward_length", Value: uint32(96)},
-		{Key: "llama.attention.head_count", Value: uint32(4)},
-		{Key: "llama.attention.head_count_kv", Value: uint32(2)},
-		{Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)},
-		{Key: "llama.rope.freq_base", Value: float32(10000)},
-		{Key: "llama.vocab_size", Value: uint32(32)},
-	}, []weights.Tensor{
-		zeros("token_embd.weight", quant.Q8_0, 32, 64),
-		zeros("output_norm.weight", quant.F32, 64),
-		zeros("blk.0.attn_q.weight", quant.Q4_1, 64, 64),
-	})
-	if err != nil {
-		panic("main_test: " + err.Error())
-	}
-	return b.Bytes()
 }
