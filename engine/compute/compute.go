@@ -144,8 +144,12 @@ type Device interface {
 	Run(Program)
 	// CopyKV moves the keys and values of slots inside a sequence's blocks, all layers.
 	CopyKV(kv KV, blocks []int32, from, to []int32)
+	// CopyRow sets dst[to] = src[from], outside any pass; the tensors have equal columns.
+	CopyRow(dst Tensor, to int, src Tensor, from int)
 	// Read copies rows [0, rows) of t to dst, row-major.
 	Read(t Tensor, rows int, dst []float32)
+	// ReadRow copies row r of t to dst, [Cols].
+	ReadRow(t Tensor, r int, dst []float32)
 	// ReadWeights reads every weight once on the given number of threads (at most Info.Threads) and does nothing
 	// else: the ceiling of any pass. It returns the bytes read and the time taken.
 	ReadWeights(threads int) (bytes int64, d time.Duration)
@@ -163,6 +167,11 @@ type Recorder interface {
 	Norm(y Operand, x Tensor, gain Vector, eps float32)
 	// Convert sets y[r] = x[r], in y's representation(s).
 	Convert(y Operand, x Tensor)
+	// NormInto sets columns [col, col+x.Cols()) of y[r] to RMSNorm(x[r])·gain; y may be x. col is a multiple of 16.
+	NormInto(y Tensor, col int, x Tensor, gain Vector, eps float32)
+	// Gather sets columns [col, col+src.Cols()) of dst[r] to src[f], f being Batch.From[r], or to prev[^f] where f is negative. prev has
+	// the columns of src; it may be nil if no f is negative, and neither may be dst.
+	Gather(dst Tensor, col int, src, prev Tensor)
 	// MatMul sets (or adds to) y[r] = W·x[r].
 	MatMul(y Tensor, w Matrix, x Operand, ep Epilogue)
 	// SwiGLU sets y[r] = silu(gate·x[r]) ⊙ (up·x[r]).
@@ -178,4 +187,8 @@ type Recorder interface {
 	// Head sets logits[i] = W·x[i], Batch.Best[i] to the arg-max (the lowest id among equals) and
 	// Batch.BestLogit[i] to its logit.
 	Head(logits Tensor, w Matrix, x Operand)
+	// TopK lists the Batch.Top best candidates of each output row in Batch.TopID and Batch.TopProb, by descending logit, the lowest id
+	// first among equals; probabilities are of the soft-max over all logits. It comes after Head, whose arg-max it needs. Where
+	// candidates run out (a row of NaN, a vocabulary below Top) ids and probabilities are 0.
+	TopK(logits Tensor)
 }

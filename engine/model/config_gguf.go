@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"draftlab/engine/hfconfig"
 	"draftlab/engine/weights"
 )
 
 // ggufIgnored lists the keys below the architecture's name that cannot change a forward pass: notes on how a
 // context was extended, which act only with scaling types that are refused, and on how a file was laid out.
-var ggufIgnored = set(
+var ggufIgnored = hfconfig.Set(
 	"rope.scaling.original_context_length", "rope.scaling.finetuned", "tensor_data_layout", "pooling_type",
 )
 

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"draftlab/engine/hfconfig"
 )
 
 // hfBase returns the keys of a small config.json that is accepted.
@@ -171,7 +173,7 @@ func TestReadHFAddsGenerationEnds(t *testing.T) {
 	if _, err = readHF(dir); err == nil || !strings.Contains(err.Error(), gen) {
 		t.Errorf("error %v, want one that names %s", err, gen)
 	}
-	write(t, gen, make([]byte, maxConfigBytes+1))
+	write(t, gen, make([]byte, hfconfig.MaxBytes+1))
 	if _, err = readHF(dir); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("error %v, want a refusal of the size", err)
 	}

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math/bits"
 
 	"draftlab/engine/compute"
 )
@@ -115,6 +114,15 @@ func (m *Model) Batch() *compute.Batch { return m.batch }
 
 // KV returns the key/value storage, for CopyKV and for counting blocks.
 func (m *Model) KV() compute.KV { return m.kv }
+
+// Embedding returns the embedding matrix [Vocab, Hidden], which a drafter shares.
+func (m *Model) Embedding() compute.Matrix { return m.embed }
+
+// Head returns the output matrix [Vocab, Hidden], which may be the embedding matrix.
+func (m *Model) Head() compute.Matrix { return m.head }
+
+// Taps returns the tensors [MaxRows, Hidden] of the last pass' hidden states, in the order of Options.TapLayers.
+func (m *Model) Taps() []compute.Tensor { return m.taps }
 
 // allocate makes the buffers that passes share and records the pass.
 func (m *Model) allocate() error {
@@ -230,8 +238,8 @@ func (m *Model) Forward() error {
 // check looks at every index that kernels will follow unchecked.
 func (m *Model) check() error {
 	b := m.batch
-	if b.Rows < 1 || b.Rows > m.opt.MaxRows {
-		panic(fmt.Sprintf("model: batch of %d rows, want 1 to %d", b.Rows, m.opt.MaxRows))
+	if err := b.Check(m.kv.Blocks()); err != nil {
+		panic("model: " + err.Error())
 	}
 	for r := range b.Rows {
 		if t := b.Token[r]; t < 0 || int(t) >= m.cfg.Vocab {
@@ -240,40 +248,8 @@ func (m *Model) check() error {
 		if p := b.Pos[r]; p < 0 || int(p) >= m.opt.Context {
 			return fmt.Errorf("position %d is beyond the context of %d tokens", p, m.opt.Context)
 		}
-		m.checkSlots(r)
-	}
-	for i, r := range b.Out[:b.Outs] {
-		if r < 0 || int(r) >= b.Rows || i > 0 && r <= b.Out[i-1] {
-			panic(fmt.Sprintf("model: output row %d of a batch of %d, want ascending rows", r, b.Rows))
-		}
 	}
 	return nil
-}
-
-// checkSlots panics unless row r's sequence has a block for every slot that the row reads or writes.
-func (m *Model) checkSlots(r int) {
-	b := m.batch
-	s := b.Seq[r]
-	if s < 0 || int(s) >= len(b.Blocks) || r > 0 && s < b.Seq[r-1] {
-		panic(fmt.Sprintf("model: row %d belongs to sequence %d of %d, want non-decreasing numbers", r, s, len(b.Blocks)))
-	}
-	table := b.Blocks[s]
-	slots := int32(len(table) * compute.BlockSlots)
-	last := b.Tail[r] - 1
-	if mask := b.Mask[r]; mask != 0 {
-		last = b.Tail[r] + int32(bits.Len64(mask)) - 1
-	}
-	if b.Slot[r] < 0 || b.Slot[r] >= slots || b.Tail[r] < 0 || last >= slots {
-		panic(fmt.Sprintf("model: row %d writes slot %d and reads up to slot %d of a sequence of %d", r, b.Slot[r], last, slots))
-	}
-	if r > 0 && b.Seq[r-1] == s {
-		return // its blocks have been looked at
-	}
-	for _, id := range table {
-		if id < 0 || int(id) >= m.kv.Blocks() {
-			panic(fmt.Sprintf("model: block %d of %d in the table of sequence %d", id, m.kv.Blocks(), s))
-		}
-	}
 }
 
 // Logits copies the logits of the first outs output rows to dst, [outs, Vocab].
@@ -282,6 +258,14 @@ func (m *Model) Logits(dst []float32, outs int) {
 		panic(fmt.Sprintf("model: %d floats for %d rows of logits; the batch has %d of %d", len(dst), outs, m.batch.Outs, m.cfg.Vocab))
 	}
 	m.dev.Read(m.out, outs, dst)
+}
+
+// LogitRow copies the logits of output row i to dst, [Vocab].
+func (m *Model) LogitRow(i int, dst []float32) {
+	if i < 0 || i >= m.batch.Outs || len(dst) != m.cfg.Vocab {
+		panic(fmt.Sprintf("model: %d floats for output row %d; the batch has %d rows of %d", len(dst), i, m.batch.Outs, m.cfg.Vocab))
+	}
+	m.dev.ReadRow(m.out, i, dst)
 }
 
 // Tap copies the first rows rows of tap j (of Options.TapLayers) to dst, [rows, Hidden].

@@ -81,7 +81,10 @@ func (d *fakeDevice) Record(_ *compute.Batch, f func(compute.Recorder)) compute.
 }
 func (d *fakeDevice) Run(compute.Program)                              { d.runs++ }
 func (d *fakeDevice) CopyKV(compute.KV, []int32, []int32, []int32)     {}
+func (d *fakeDevice) CopyRow(compute.Tensor, int, compute.Tensor, int) {}
 func (d *fakeDevice) Read(compute.Tensor, int, []float32)              {}
+func (d *fakeDevice) ReadRow(compute.Tensor, int, []float32)           {}
+
 func (d *fakeDevice) ReadWeights(int) (int64, time.Duration)           { return 0, 0 }
 func (d *fakeDevice) Profile(bool) (t [compute.NumKinds]time.Duration) { return t }
 func (d *fakeDevice) Close() error                                     { return nil }
@@ -98,6 +101,11 @@ func (d *fakeDevice) Norm(compute.Operand, compute.Tensor, compute.Vector, float
 	d.note("norm")
 }
 func (d *fakeDevice) Convert(compute.Operand, compute.Tensor) { d.note("convert") }
+func (d *fakeDevice) NormInto(compute.Tensor, int, compute.Tensor, compute.Vector, float32) {
+	d.note("norm into")
+}
+func (d *fakeDevice) Gather(compute.Tensor, int, compute.Tensor, compute.Tensor) { d.note("gather") }
+func (d *fakeDevice) TopK(compute.Tensor)                                        { d.note("top-k") }
 func (d *fakeDevice) MatMul(_ compute.Tensor, w compute.Matrix, _ compute.Operand, ep compute.Epilogue) {
 	d.note("%s %s", [...]string{"store", "add"}[ep], name(w))
 }

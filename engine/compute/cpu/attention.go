@@ -309,16 +309,19 @@ func (s *attention) softmaxRows(w *worker, b *compute.Batch, t *tile, sp *span, 
 		x := first[i*sp.ld:][:sp.blocks*compute.BlockSlots]
 		r := t.row + (k+i)%sp.queries/s.group
 		n := sees(b, r)
-		hide(x, int(b.Tail[r]), b.Mask[r])
+		hide(x, int(b.First), int(b.Tail[r]), b.Mask[r])
 		w.d.set.SoftmaxExp(&x[0], n, s.spec.Scale)
 		clear(x[min(roundUp(n, kernel.GroupRows), len(x)):])
 	}
 	w.d.set.SumOrdered(&w.d.dens[sp.den+k], &first[0], sp.ld, count, t.slots)
 }
 
-// hide sets to −Inf the scores of slots from tail on that the mask leaves out.
-func hide(x []float32, tail int, mask uint64) {
+// hide sets to −Inf the scores of slots below first, and of those from tail on that the mask leaves out.
+func hide(x []float32, first, tail int, mask uint64) {
 	inf := float32(math.Inf(-1))
+	for i := range first {
+		x[i] = inf
+	}
 	for i := range bits.Len64(mask) {
 		if mask>>i&1 == 0 {
 			x[tail+i] = inf

@@ -287,12 +287,27 @@ func (d *Device) CopyKV(dst compute.KV, blocks, from, to []int32) {
 	}
 }
 
+// CopyRow implements [compute.Device].
+func (d *Device) CopyRow(dst compute.Tensor, to int, src compute.Tensor, from int) {
+	x, y := src.(*tensor), dst.(*tensor)
+	if x.cols != y.cols {
+		panic("cpu: rows of different tensors differ in columns")
+	}
+	copy(y.row(to), x.row(from))
+}
+
 // Read implements [compute.Device].
 func (d *Device) Read(t compute.Tensor, rows int, dst []float32) {
 	x := t.(*tensor)
 	for r := range rows {
 		copy(dst[r*x.cols:(r+1)*x.cols], x.row(r))
 	}
+}
+
+// ReadRow implements [compute.Device].
+func (d *Device) ReadRow(t compute.Tensor, r int, dst []float32) {
+	x := t.(*tensor)
+	copy(dst[:x.cols], x.row(r))
 }
 
 // ReadWeights implements [compute.Device].

@@ -62,6 +62,60 @@ func (s *norm) run(w *worker, _ *compute.Batch, rows int) {
 	}
 }
 
+// normInto is an RMS norm into some columns of a tensor.
+type normInto struct {
+	y    *tensor
+	col  int
+	x    *tensor
+	gain *vector
+	eps  float32
+}
+
+// NormInto implements [compute.Recorder].
+func (r *recorder) NormInto(y compute.Tensor, col int, x compute.Tensor, gain compute.Vector, eps float32) {
+	s := &normInto{y.(*tensor), col, x.(*tensor), gain.(*vector), eps}
+	if s.x.cols%kernel.GroupRows != 0 || col%kernel.GroupRows != 0 || col+s.x.cols > s.y.cols || s.gain.n != s.x.cols {
+		panic(fmt.Sprintf("cpu: norm of %d columns by %d gains into column %d of %d", s.x.cols, s.gain.n, col, s.y.cols))
+	}
+	r.add(compute.KindNorm, s)
+}
+
+func (s *normInto) run(w *worker, _ *compute.Batch, rows int) {
+	from, to := share(rows, w.id, w.d.pool.n)
+	for r := from; r < to; r++ {
+		w.d.set.RMSNorm(s.y.at(r, s.col), s.x.at(r, 0), &s.gain.data[0], s.x.cols, s.eps)
+	}
+}
+
+// gather fetches rows of two tensors.
+type gather struct {
+	dst, src, prev *tensor
+	col            int
+}
+
+// Gather implements [compute.Recorder].
+func (r *recorder) Gather(dst compute.Tensor, col int, src, prev compute.Tensor) {
+	s := &gather{dst: dst.(*tensor), src: src.(*tensor), col: col}
+	if prev != nil {
+		s.prev = prev.(*tensor)
+	}
+	if col+s.src.cols > s.dst.cols || s.prev != nil && s.prev.cols != s.src.cols {
+		panic(fmt.Sprintf("cpu: gathering %d columns into column %d of %d", s.src.cols, col, s.dst.cols))
+	}
+	r.add(compute.KindCopy, s)
+}
+
+func (s *gather) run(w *worker, b *compute.Batch, rows int) {
+	from, to := share(rows, w.id, w.d.pool.n)
+	for r := from; r < to; r++ {
+		src, f := s.src, int(b.From[r])
+		if f < 0 {
+			src, f = s.prev, ^f
+		}
+		copy(s.dst.row(r)[s.col:s.col+src.cols], src.row(f))
+	}
+}
+
 // convert packs rows into an operand as they are.
 type convert struct {
 	y *operand

@@ -146,6 +146,8 @@ type Set struct {
 	// SoftmaxExp sets s[t] = exp((s[t]−max)·scale) for t < n, and +0 from n to the next multiple of 16; n ≥ 1, scale > 0.
 	// Scores of −Inf become +0, even if all are; exp is +0 below −87.33, NaN stays NaN (and is never max).
 	SoftmaxExp func(s *float32, n int, scale float32)
+	// SumExp returns Σ exp(x[i]−top) over n elements (K4), exp as in SoftmaxExp; x may be read up to the next multiple of 16.
+	SumExp func(x *float32, n int, top float32) float32
 	// SumOrdered sets out[q] = Σ over t < n ascending of s[q·lds+t] (K5). Eight queries cost what one costs.
 	SumOrdered func(out, s *float32, lds, queries, n int)
 	// Scale sets x *= a for n elements, a multiple of 16.

@@ -29,6 +29,11 @@ func scaleAVX2(x *float32, n int, a float32)
 //go:noescape
 func softmaxExpAVX2(s *float32, n int, scale float32)
 
+// sumExpAVX2 is Set.SumExp.
+//
+//go:noescape
+func sumExpAVX2(x *float32, n int, top float32) (sum float32)
+
 // argMaxAVX2 is Set.ArgMax.
 //
 //go:noescape
@@ -63,6 +68,11 @@ func scaleAVX512(x *float32, n int, a float32)
 //
 //go:noescape
 func softmaxExpAVX512(s *float32, n int, scale float32)
+
+// sumExpAVX512 is Set.SumExp.
+//
+//go:noescape
+func sumExpAVX512(x *float32, n int, top float32) (sum float32)
 
 // argMaxAVX512 is Set.ArgMax.
 //

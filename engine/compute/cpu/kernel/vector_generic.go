@@ -28,6 +28,7 @@ func vectorGeneric(s *Set) {
 	s.Add = addGeneric
 	s.Rope = ropeGeneric
 	s.Scale = scaleGeneric
+	s.SumExp = sumExpGeneric
 	s.ArgMax = argMaxGeneric
 	s.ReadMem = readMemGeneric
 }
@@ -94,12 +95,7 @@ func rmsNormGeneric(y, x, gain *float32, n int, eps float32) {
 	for i, v := range xs {
 		lane[i%16] += float32(v * v)
 	}
-	for w := 8; w > 0; w /= 2 {
-		for i := range w {
-			lane[i] += lane[i+w]
-		}
-	}
-	r := 1 / float32(math.Sqrt(float64(lane[0]/float32(n)+eps)))
+	r := 1 / float32(math.Sqrt(float64(fold16(&lane)/float32(n)+eps)))
 	for i, v := range xs {
 		ys[i] = float32(v*r) * gs[i]
 	}
@@ -122,6 +118,24 @@ func expGeneric(x float32) float32 {
 		return 0
 	}
 	return float32(math.Exp(float64(x)))
+}
+
+func sumExpGeneric(x *float32, n int, top float32) float32 {
+	var lane [16]float32
+	for i, v := range unsafe.Slice(x, n) {
+		lane[i%16] += expGeneric(v - top)
+	}
+	return fold16(&lane)
+}
+
+// fold16 adds 16 lanes in the order of K4.
+func fold16(lane *[16]float32) float32 {
+	for w := 8; w > 0; w /= 2 {
+		for i := range w {
+			lane[i] += lane[i+w]
+		}
+	}
+	return lane[0]
 }
 
 func addGeneric(y, x *float32, n int) {

@@ -7,7 +7,8 @@ func vectorAVX2(s *Set) {
 	vector256(s)
 	s.RMSNorm, s.SwiGLU = rmsNormAVX2, swiGLUAVX2
 	s.Add, s.Scale = addAVX2, scaleAVX2
-	s.SoftmaxExp, s.ArgMax, s.ReadMem = softmaxExpAVX2, argMaxAVX2, readMemAVX2
+	s.SoftmaxExp, s.SumExp = softmaxExpAVX2, sumExpAVX2
+	s.ArgMax, s.ReadMem = argMaxAVX2, readMemAVX2
 }
 
 // vectorAVX512 is vectorAVX2 with wider registers where they pay.
@@ -15,7 +16,8 @@ func vectorAVX512(s *Set) {
 	vector256(s)
 	s.RMSNorm, s.SwiGLU = rmsNormAVX512, swiGLUAVX512
 	s.Add, s.Scale = addAVX512, scaleAVX512
-	s.SoftmaxExp, s.ArgMax, s.ReadMem = softmaxExpAVX512, argMaxAVX512, readMemAVX512
+	s.SoftmaxExp, s.SumExp = softmaxExpAVX512, sumExpAVX512
+	s.ArgMax, s.ReadMem = argMaxAVX512, readMemAVX512
 }
 
 // vector256 fills in what both sets share.

@@ -44,6 +44,7 @@ func genVector(f *file) {
 		genSwiGLU(f, v)
 		genElementwise(f, v)
 		genSoftmaxExp(f, v)
+		genSumExp(f, v)
 		genArgMax(f, v)
 		genReadMem(f, v)
 	}
@@ -256,6 +257,43 @@ func genSoftmaxExp(f *file, v isa) {
 	}
 	v.op(f, "VMOVUPS", reg(3), mem{"SI", -64})
 	f.label("done")
+	f.ret()
+}
+
+func genSumExp(f *file, v isa) {
+	f.fn("sumExp"+v.suffix, "x *float32, n int, top float32) (sum float32", 28, "is Set.SumExp.")
+	f.p("MOVQ x+0(FP), SI")
+	f.p("MOVQ n+8(FP), CX")
+	v.broadcast(f, "top+16(FP)", 5)
+	v.zero(f, 6)
+	v.keep(f, fromExp, lastInRegister)
+	f.label("loop")
+	f.p("CMPQ CX, $16")
+	f.p("JLT last")
+	v.op(f, "VMOVUPS", mem{"SI", 0}, reg(0))
+	v.op(f, "VSUBPS", reg(5), reg(0), reg(0))
+	exp(f, v, 0, 1, 2, 3, 4)
+	v.op(f, "VADDPS", reg(3), reg(6), reg(6))
+	f.p("ADDQ $64, SI")
+	f.p("SUBQ $16, CX")
+	f.p("JMP loop")
+	f.label("last")
+	f.p("TESTQ CX, CX")
+	f.p("JZ whole")
+	tailMask(f, v, "CX", 7)
+	v.op(f, "VMOVUPS", mem{"SI", 0}, reg(0))
+	v.op(f, "VSUBPS", reg(5), reg(0), reg(0))
+	exp(f, v, 0, 1, 2, 3, 4)
+	if v.parts == 1 {
+		f.p("VMOVAPS.Z Z3, K2, Z3")
+	} else {
+		v.op(f, "VANDPS", reg(7), reg(3), reg(3))
+	}
+	v.op(f, "VADDPS", reg(3), reg(6), reg(6))
+	f.label("whole")
+	v.op(f, "VMOVAPS", reg(6), reg(0))
+	v.fold(f, "VADDPS")
+	f.p("VMOVSS X0, sum+24(FP)")
 	f.ret()
 }
 
