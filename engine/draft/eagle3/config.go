@@ -94,11 +94,15 @@ func ReadConfig(dir string) (Config, error) {
 	return c, nil
 }
 
-// TapLayers returns the hidden states that a drafter for a target of n layers needs, as model.Options.TapLayers wants them.
+// minLayers is the least depth at which the default's three layers are distinct.
+const minLayers = 7
+
+// TapLayers returns the hidden states that a drafter for a target of n layers needs, as model.Options.TapLayers wants
+// them: those of config.json, or else the inputs of layers 2, n/2 and n−3.
 func (c *Config) TapLayers(n int, ids LayerIDs) ([]int, error) {
 	if c.Layers == nil {
-		if n < 6 {
-			return defaultTaps(n)
+		if n < minLayers {
+			return nil, fmt.Errorf("a target of %d layers is too shallow for the default hidden states: list three in eagle_aux_hidden_state_layer_ids", n)
 		}
 		return []int{2, n / 2, n - 3}, nil
 	}
@@ -110,15 +114,6 @@ func (c *Config) TapLayers(n int, ids LayerIDs) ([]int, error) {
 		}
 	}
 	return list, nil
-}
-
-// defaultTaps is the rule for targets too shallow for the usual one, whose three layers would coincide or leave the
-// model; such targets exist in tests only.
-func defaultTaps(n int) ([]int, error) {
-	if n < 2 {
-		return nil, fmt.Errorf("a target of %d layers has no three hidden states to draft from", n)
-	}
-	return []int{0, n / 2, n}, nil
 }
 
 // parseConfig resolves the text of a config.json.

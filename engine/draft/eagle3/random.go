@@ -13,7 +13,8 @@ import (
 )
 
 // RandomConfig is the drafter that published ones for such a target look like: the target's widths, heads and rotary
-// embedding, and a draft vocabulary of the given size (0 is the target's, or 32 000 if that is less). It takes the default hidden states.
+// embedding, and a draft vocabulary of the given size (0 is the target's, or 32 000 if that is less). It takes the default
+// hidden states, of a target too shallow for them the first, middle and last.
 func RandomConfig(t model.Config, draftVocab int) (Config, error) {
 	c := Config{
 		Hidden: t.Hidden, TargetHidden: t.Hidden, FFN: t.FFN, Heads: t.Heads, KVHeads: t.KVHeads, HeadDim: t.HeadDim,
@@ -25,15 +26,21 @@ func RandomConfig(t model.Config, draftVocab int) (Config, error) {
 	if c.DraftVocab < 1 || c.DraftVocab > c.Vocab {
 		return Config{}, fmt.Errorf("draft vocabulary = %d: want 1 to the target's %d", c.DraftVocab, c.Vocab)
 	}
+	if t.Layers < 2 {
+		return Config{}, fmt.Errorf("a target of %d layers has no three hidden states", t.Layers)
+	}
+	if t.Layers < minLayers {
+		c.Layers = []int{0, t.Layers / 2, t.Layers}
+	}
 	return c, c.validate()
 }
 
-// Random makes a drafter of RandomConfig with seeded random weights, for measurements that depend on shapes alone: what it
+// Random makes a drafter of RandomConfig (whose Config.TapLayers, by InputIDs, the target has been loaded with) with seeded random weights, for measurements that depend on shapes alone: what it
 // proposes is noise. Its draft vocabulary is spread evenly over the target's. Each weight depends on the seed and its tensor's name alone.
 func Random(dev compute.Device, target *model.Model, seed uint64, draftVocab int, opt Options) (*Drafter, error) {
 	cfg, err := RandomConfig(target.Config(), draftVocab)
 	if err == nil {
-		err = cfg.fits(target, opt.LayerIDs)
+		err = cfg.fits(target, InputIDs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("random drafter: %w", err)
