@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
@@ -22,6 +23,7 @@ type Env struct {
 	LookPath       func(name string) (string, error)
 	UserCache      string // the user's cache directory, or "" if the system names none
 	Home           string // the user's home directory, or "" likewise
+	Procs          int    // processors that the process may use
 
 	// IsTerminal reports whether a stream is a terminal that understands cursor movement.
 	IsTerminal func(stream any) bool
@@ -36,7 +38,7 @@ func systemEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Environ: os.Environ(), LookPath: exec.LookPath,
-		UserCache: cache, Home: home,
+		UserCache: cache, Home: home, Procs: runtime.GOMAXPROCS(0),
 		IsTerminal: func(stream any) bool {
 			f, ok := stream.(*os.File)
 			return ok && term.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"

@@ -96,7 +96,7 @@ The JSON document is {"model", "text", "prompt_token_ids", "token_ids", "finish_
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runGenerate(env, cmd, &f, args[0]) },
 	}
-	f.register(cmd)
+	f.register(env, cmd)
 	fl := cmd.Flags()
 	fl.IntVar(&f.maxTokens, "max-tokens", 256, "stop after `N` tokens")
 	fl.IntVar(&f.context, "context", 0, "reserve memory for `N` tokens of prompt and output; 0 is the model's limit")

@@ -27,9 +27,9 @@ MODEL is a model that "draftlab model list" shows, a GGUF file, a checkpoint's d
 random:SHAPE-FORMAT, seeded random weights of a known shape for measurements without a download, such as
 random:llama-3.2-1b-q4_0; a shape or format that is not known is answered with those that are.`
 
-func (f *modelFlags) register(cmd *cobra.Command) {
+func (f *modelFlags) register(env *Env, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.model, "model", hub.Default, "run this `MODEL`")
-	cmd.Flags().IntVar(&f.threads, "threads", runtime.GOMAXPROCS(0), "compute on `N` threads; more than the machine has processors is slow")
+	cmd.Flags().IntVar(&f.threads, "threads", env.Procs, "compute on `N` threads; more than the machine has processors is slow")
 }
 
 const (
@@ -43,9 +43,8 @@ const (
 
 // open fetches the model if need be and loads it, with progress. The caller closes the engine.
 func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o engine.Options) (*engine.Engine, error) {
-	cores := runtime.NumCPU()
-	if limit := max(threadsPerCore*cores, leastThreads); f.threads < 1 || f.threads > limit {
-		return nil, usage(cmd, "--threads %d: want 1 to %d (processors here: %d)", f.threads, limit, cores)
+	if limit := max(threadsPerCore*env.Procs, leastThreads); f.threads < 1 || f.threads > limit {
+		return nil, usage(cmd, "--threads %d: want 1 to %d (processors here: %d)", f.threads, limit, env.Procs)
 	}
 	o.Model, o.Threads = f.model, f.threads
 	if !strings.HasPrefix(f.model, model.RandomPrefix) {

@@ -40,7 +40,7 @@ rounds.` + randomHelp + exitHelp,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runMicrobench(env, cmd, &f, rounds) },
 	}
-	f.register(cmd)
+	f.register(env, cmd)
 	cmd.Flags().IntVar(&rounds, "rounds", 20, "take `N` samples of everything")
 	return cmd
 }

@@ -23,7 +23,7 @@ func testEnv(t *testing.T) (env *Env, stdout, stderr *bytes.Buffer) {
 		Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr,
 		Getenv:    func(string) string { return "" },
 		LookPath:  func(name string) (string, error) { return "", errors.New(name + " not found") },
-		UserCache: t.TempDir(), Home: t.TempDir(),
+		UserCache: t.TempDir(), Home: t.TempDir(), Procs: 1,
 		IsTerminal: func(any) bool { return false },
 		Models:     []hub.Model{tinyModel()},
 	}, stdout, stderr

