@@ -14,6 +14,7 @@ import (
 type attentionCase struct {
 	heads, kvHeads, dim int
 	float32             bool
+	first               int // slots below it are hidden
 	seqs                []seqCase
 }
 
@@ -35,6 +36,8 @@ func TestAttentionAgainstDefinition(t *testing.T) {
 		{heads: 6, kvHeads: 2, dim: 128, seqs: []seqCase{{stored: 250, rows: 11}}},
 		{heads: 5, kvHeads: 5, dim: 48, float32: true, seqs: []seqCase{{stored: 16, rows: 16}}},
 		{heads: 2, kvHeads: 1, dim: 80, seqs: []seqCase{{stored: 31, rows: 5, mask: tree}}},
+		{heads: 9, kvHeads: 3, dim: 64, first: 1, seqs: []seqCase{{stored: 1, rows: 3}, {stored: 18, rows: 5, mask: tree}}},
+		{heads: 2, kvHeads: 1, dim: 64, first: 20, seqs: []seqCase{{stored: 20, rows: 5, mask: tree}, {stored: 41, rows: 2}}},
 	}
 	for i, c := range cases {
 		for _, set := range kernel.Sets() {
@@ -106,6 +109,7 @@ func (c *attentionCase) run(t *testing.T, set *kernel.Set, threads int) {
 			}
 		}
 	}
+	b.First = int32(c.first)
 	d.Run(prog)
 	c.compare(t, b, y, data)
 }
@@ -139,7 +143,7 @@ func (c *attentionCase) reference(b *compute.Batch, r, h int, rows [][]float32) 
 	out := make([]float64, c.dim)
 	for slot := range rows {
 		tail := int(b.Tail[r])
-		if slot >= tail && (slot-tail > 63 || b.Mask[r]>>(slot-tail)&1 == 0) {
+		if slot < c.first || slot >= tail && (slot-tail > 63 || b.Mask[r]>>(slot-tail)&1 == 0) {
 			continue
 		}
 		var dot float64

@@ -37,6 +37,7 @@ func TestReadsStayInside(t *testing.T) {
 			s.SumOrdered(&sum[0], ptr(x), n, 1, n)
 			padded := atPageEnd(t, make([]float32, (n+15)/16*16))
 			s.SoftmaxExp(ptr(padded), n, 1)
+			s.SumExp(ptr(padded), n, 1)
 			attendInside(t, s, n)
 		}
 		x := atPageEnd(t, normals(1, 5*BlockCols, 1))

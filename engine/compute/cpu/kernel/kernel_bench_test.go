@@ -96,6 +96,7 @@ func BenchmarkRow(b *testing.B) {
 		}},
 		{"sum9x512", func(s *Set) { s.SumOrdered(ptr(units), ptr(y), benchContext, 9, benchContext) }},
 		{"sum27x170", func(s *Set) { s.SumOrdered(ptr(units), ptr(y), 170, 27, 170) }},
+		{"sumexp4608", func(s *Set) { s.SumExp(ptr(x), len(x), 4) }},
 		{"rmsnorm576", func(s *Set) { s.RMSNorm(ptr(y), ptr(x), ptr(x), 576, 1e-5) }},
 		{"rmsnorm2048", func(s *Set) { s.RMSNorm(ptr(y), ptr(x), ptr(x), 2048, 1e-5) }},
 		{"quantize576", func(s *Set) { s.Quantize(bytesOf(units), ptr(x), 18, IntUnit) }},

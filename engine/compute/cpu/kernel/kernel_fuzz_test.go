@@ -32,6 +32,7 @@ func FuzzRows(f *testing.F) {
 			}
 			padded := append(slices.Clone(x), make([]float32, 31)...)
 			checkSoftmaxExp(t, s, bits, "softmax", padded[:(len(x)+15)/16*16], len(x), 0.125)
+			checkSumExp(t, s, bits, "sum", padded[:(len(x)+15)/16*16], len(x), x[argMaxGeneric(ptr(x), len(x))])
 			checkWholeVectors(t, s, bits, padded[:(len(x)+31)/32*32])
 		}
 	})

@@ -317,6 +317,38 @@ func TestSoftmaxExp(t *testing.T) {
 	})
 }
 
+func TestSumExp(t *testing.T) {
+	bits := agree{}
+	eachSet(t, func(t *testing.T, s *Set) {
+		for n := 1; n < 200; n++ {
+			x := normals(uint64(n), (n+15)/16*16, 20)
+			top := slices.Max(x[:n])
+			for i := range x[n:] {
+				x[n+i] = nan // whatever lies behind a row
+			}
+			if n > 2 {
+				x[n/2] = -inf
+			}
+			checkSumExp(t, s, bits, fmt.Sprint("n=", n), x, n, top)
+		}
+		checkSumExp(t, s, bits, "nan", slices.Repeat([]float32{1, nan, 0, 2}, 8), 30, 2)
+		checkSumExp(t, s, bits, "inf", slices.Repeat([]float32{1, inf, 0, 2}, 8), 32, inf)
+		checkSumExp(t, s, bits, "lowest", slices.Repeat([]float32{-inf}, 16), 9, -inf)
+		checkSumExp(t, s, bits, "vocabulary", normals(3, 8192, 2), 8192, 8)
+	})
+}
+
+func checkSumExp(t *testing.T, s *Set, bits agree, key string, x []float32, n int, top float32) {
+	t.Helper()
+	in := newFenced(x, n%5)
+	got, want := s.SumExp(ptr(in.v), n, top), sumExpGeneric(ptr(x), n, top)
+	if !near(got, want, 1e-6, 0x1p-126) {
+		t.Errorf("%s: %g, want %g", key, got, want)
+	}
+	in.check(t, key)
+	bits.check(t, key, []float32{got})
+}
+
 func checkSoftmaxExp(t *testing.T, s *Set, bits agree, key string, x []float32, n int, scale float32) {
 	t.Helper()
 	padded := (n + 15) / 16 * 16
