@@ -29,12 +29,13 @@ type Device struct {
 type worker struct {
 	id    int
 	d     *Device
-	row   []float32 // a row being normalised, or the gate half of a SwiGLU chunk
-	up    []float32 // the up half of a SwiGLU chunk
-	out   []float32 // attention sums of some queries
-	rest  []float32 // what a row's codes leave
-	pair  []float32 // products of both terms of a chunk
-	spans []span    // where the scores of the wave in progress lie
+	row   []float32  // a row being normalised, or the gate half of a SwiGLU chunk
+	up    []float32  // the up half of a SwiGLU chunk
+	out   []float32  // attention sums of some queries
+	rest  []float32  // what a row's codes leave
+	pair  []float32  // products of both terms of a chunk
+	wide  [2]widened // weights that many tiles use; gate and up of a SwiGLU
+	spans []span     // where the scores of the wave in progress lie
 	_     [cacheLine]byte
 }
 

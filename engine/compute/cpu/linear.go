@@ -16,6 +16,8 @@ const (
 	// gluBlocks is how many 32-column blocks of a SwiGLU are computed before they are quantised: the
 	// scratch (tile rows × 32 · gluBlocks floats, twice) should stay in the first-level cache.
 	gluBlocks = 8
+	// wideTiles is how many tiles must use the same weights before a copy with wider codes pays for its making.
+	wideTiles = 4
 	// pairGroups bounds the groups of a call for operands of two terms, whose products wait in a scratch of
 	// TileRows · 16 · pairGroups floats until they are joined: that should stay in the first-level cache, too.
 	pairGroups = 32
@@ -36,6 +38,7 @@ func (r *recorder) MatMul(y compute.Tensor, w compute.Matrix, x compute.Operand,
 		s.add = 1
 	}
 	r.check(s.w, s.x, s.y.ld)
+	r.widens(0, s.w, s.w.chunk(kernel.TileRows+1))
 	r.add(compute.KindMatMul, s)
 }
 
@@ -61,26 +64,76 @@ func (s *matMul) run(w *worker, _ *compute.Batch, rows int) {
 
 // multiply computes groups [from, to) of W·x for all rows. Row r, group g goes to y[r·ld + 16·g].
 func (w *worker) multiply(m *matrix, x *operand, rows, from, to int, y []float32, ld, add int) {
-	chunk := m.chunk(x, rows)
+	chunk := m.chunk(rows * x.terms)
+	if x.terms == 2 {
+		chunk = min(chunk, pairGroups)
+	}
 	for g := from; g < to; g += chunk {
 		n := min(chunk, to-g)
+		weights := w.widen(0, m, rows, g, n)
 		for r := 0; r < rows; r += kernel.TileRows {
-			w.tile(m, x, r, min(kernel.TileRows, rows-r), g, n, y[r*ld+g*kernel.GroupRows:], ld, add)
+			w.tile(weights, x, r, min(kernel.TileRows, rows-r), g, n, y[r*ld+g*kernel.GroupRows:], ld, add)
 		}
 	}
 }
 
-// chunk is how many groups one kernel call takes.
-func (m *matrix) chunk(x *operand, rows int) int {
+// chunk is how many groups one kernel call takes if so many rows are multiplied with them.
+func (m *matrix) chunk(rows int) int {
 	limit := reuseBytes
-	if rows*x.terms <= kernel.TileRows {
+	if rows <= kernel.TileRows {
 		limit = streamBytes
 	}
-	n := max(1, limit*m.groups/int(m.bytes))
-	if x.terms == 2 {
-		n = min(n, pairGroups)
+	return max(1, limit*m.groups/int(m.bytes))
+}
+
+// widened is a copy of some groups of a matrix, its 4-bit codes made 8-bit ones, which the kernels need not unpack.
+type widened struct {
+	matrix
+	data []byte
+}
+
+// widens makes room for groups groups of m, widened, in the i-th copy of every worker.
+func (r *recorder) widens(i int, m *matrix, groups int) {
+	n := 0
+	for j := range m.panels {
+		if f := m.panels[j].format; r.d.set.Widen[f] != nil {
+			n = max(n, groups*kernel.GroupBytes(f.Wide(), m.cols))
+		}
 	}
-	return n
+	for j := range r.d.workers {
+		v := &r.d.workers[j].wide[i]
+		if n > len(v.data) {
+			v.data = bytesAligned(n)
+		}
+		if cap(v.panels) < len(m.panels) {
+			v.panels = make([]panel, 0, len(m.panels))
+		}
+	}
+}
+
+// widen returns a matrix with groups [g, g+n) of m as is best for so many rows: m itself, or the worker's i-th copy,
+// which lacks the other groups and is good until the next call.
+func (w *worker) widen(i int, m *matrix, rows, g, n int) *matrix {
+	if rows <= wideTiles*kernel.TileRows {
+		return m
+	}
+	v := &w.wide[i]
+	v.blocks, v.in = m.blocks, m.in
+	v.panels = v.panels[:0]
+	free := v.data
+	for j := range m.panels {
+		p := m.panels[j]
+		a, z := max(g, p.first), min(g+n, p.first+p.groups)
+		if widen := w.d.set.Widen[p.format]; widen != nil && a < z {
+			from := p.data[(a-p.first)*p.groupBytes:]
+			p.format = p.format.Wide()
+			p.first, p.groups, p.groupBytes = a, z-a, kernel.GroupBytes(p.format, m.cols)
+			p.data, free = free[:p.groups*p.groupBytes], free[p.groups*p.groupBytes:]
+			widen(&p.data[0], &from[0], p.groups*m.blocks)
+		}
+		v.panels = append(v.panels, p)
+	}
+	return &v.matrix
 }
 
 // tile computes n groups from group g for one tile of t rows from row r into (or onto) y, [t, ld] from its start.
@@ -141,6 +194,8 @@ func (r *recorder) SwiGLU(y compute.Operand, gate, up compute.Matrix, x compute.
 	}
 	r.check(s.gate, s.x, s.y.cols)
 	r.check(s.up, s.x, s.y.cols)
+	r.widens(0, s.gate, 2*gluBlocks)
+	r.widens(1, s.up, 2*gluBlocks)
 	r.packs(s.y)
 	const n = kernel.TileRows * gluBlocks * kernel.BlockCols
 	r.grow(n, rowBuffer)
@@ -152,18 +207,19 @@ func (s *swiGLU) run(w *worker, _ *compute.Batch, rows int) {
 	from, to := share(s.y.blocks, w.id, w.d.pool.n)
 	for blk := from; blk < to; blk += gluBlocks {
 		n := min(gluBlocks, to-blk)
+		gate, up := w.widen(0, s.gate, rows, blk*2, n*2), w.widen(1, s.up, rows, blk*2, n*2)
 		for r := 0; r < rows; r += kernel.TileRows {
-			s.chunk(w, rows, r, blk, n)
+			s.chunk(w, gate, up, rows, r, blk, n)
 		}
 	}
 }
 
 // chunk computes n blocks of output from blk for the tile that starts at row r.
-func (s *swiGLU) chunk(w *worker, rows, r, blk, n int) {
+func (s *swiGLU) chunk(w *worker, gate, up *matrix, rows, r, blk, n int) {
 	t := min(kernel.TileRows, rows-r)
 	cols := n * kernel.BlockCols
-	w.tile(s.gate, s.x, r, t, blk*2, n*2, w.row, cols, 0)
-	w.tile(s.up, s.x, r, t, blk*2, n*2, w.up, cols, 0)
+	w.tile(gate, s.x, r, t, blk*2, n*2, w.row, cols, 0)
+	w.tile(up, s.x, r, t, blk*2, n*2, w.up, cols, 0)
 	w.d.set.SwiGLU(&w.row[0], &w.row[0], &w.up[0], t*cols)
 	for i := range t {
 		w.put(s.y, rows, r+i, blk, n, w.row[i*cols:])
@@ -189,6 +245,7 @@ type candidate struct {
 func (r *recorder) Head(logits compute.Tensor, w compute.Matrix, x compute.Operand) {
 	s := &head{logits: logits.(*tensor), w: w.(*matrix), x: x.(*operand), maxOut: r.p.batch.MaxOut}
 	r.check(s.w, s.x, s.logits.ld)
+	r.widens(0, s.w, s.w.chunk(kernel.TileRows+1))
 	s.best = make([]candidate, r.d.pool.n*s.maxOut)
 	r.add(compute.KindHead, s)
 	r.add(compute.KindHead, &bestOf{s})

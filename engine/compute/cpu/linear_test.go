@@ -104,8 +104,11 @@ func TestRowsStandAlone(t *testing.T) {
 			for _, set := range kernel.Sets()[min(1, len(kernel.Sets())-1):] { // assembly agrees to the bit
 				for _, threads := range []int{1, 3} {
 					t.Run(fmt.Sprintf("%d/%d/%s/%d", in, ep, set.Name, threads), func(t *testing.T) {
-						p := newProduct(t, set, threads, 21, 600, 96, in, ep)
-						for rows := 1; rows <= 21; rows++ {
+						p := newProduct(t, set, threads, 37, 600, 96, in, ep)
+						for rows := 1; rows <= 37; rows++ {
+							if rows == 22 {
+								rows = wideTiles*kernel.TileRows + 1 // from here on with widened weights
+							}
 							for i := range p.y.data {
 								p.y.data[i] = float32(i % 7)
 							}
@@ -131,6 +134,68 @@ func TestRowsStandAlone(t *testing.T) {
 						}
 					})
 				}
+			}
+		}
+	}
+}
+
+// TestSwiGLUWidened compares rows alone with the same rows in a batch that widens its weights, through a second
+// matrix since operands cannot be read. The weights are two parts, so that chunks meet both.
+func TestSwiGLUWidened(t *testing.T) {
+	const rows, n, k = wideTiles*kernel.TileRows + 3, 352, 96
+	for _, set := range kernel.Sets() {
+		d, err := New(2, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		rng := rand.New(rand.NewPCG(1, 2))
+		part := func(typ quant.Type, rows, cols int) compute.Part {
+			size, err := quant.RowBytes(typ, cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := compute.Part{Name: "w", Type: uint32(typ), Rows: rows, Cols: cols, Data: make([]byte, rows*size)}
+			row := make([]float32, cols)
+			for r := range rows {
+				for i := range row {
+					row[i] = float32(rng.NormFloat64())
+				}
+				quant.Encode(typ, p.Data[r*size:(r+1)*size], row)
+			}
+			return p
+		}
+		matrix := func(parts ...compute.Part) compute.Matrix {
+			m, err := d.NewMatrix(parts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		gate := matrix(part(quant.Q4_1, 160, k), part(quant.Q8_0, n-160, k))
+		up, down := matrix(part(quant.Q4_0, n, k)), matrix(part(quant.Q4_1, 64, n))
+		x, y := d.NewTensor(rows, k).(*tensor), d.NewTensor(rows, 64).(*tensor)
+		in, mid := d.NewOperand(rows, k, compute.Int8), d.NewOperand(rows, n, compute.Int8)
+		for i := range x.data {
+			x.data[i] = float32(rng.NormFloat64())
+		}
+		b := compute.NewBatch(rows, 1, 1)
+		p := d.Record(b, func(r compute.Recorder) {
+			r.Convert(in, x)
+			r.SwiGLU(mid, gate, up, in)
+			r.MatMul(y, down, mid, compute.Store)
+		})
+		b.Rows = rows
+		d.Run(p)
+		for r, want := range [][]float32{0: slices.Clone(y.row(0)), rows - 1: slices.Clone(y.row(rows - 1))} {
+			if want == nil {
+				continue
+			}
+			b.Rows = 1
+			copy(x.row(0), x.row(r))
+			d.Run(p)
+			if !slices.Equal(y.row(0), want) {
+				t.Errorf("%s: row %d of %d differs from the same row alone", set.Name, r, rows)
 			}
 		}
 	}

@@ -87,6 +87,10 @@ const (
 // reads the first and the second half of the groups side by side: two streams get more of the memory's bandwidth.
 type MatMulFunc func(w, x *byte, y *float32, blocks, groups, ldy, add int)
 
+// WidenFunc writes the weights of a format of 4-bit codes in the format [Format.Wide] of 8-bit codes, blocks blocks of
+// whole groups. Products with either are the same to the bit: the integer sums are equal and the factors are copied.
+type WidenFunc func(dst, w *byte, blocks int)
+
 // ScoresFunc computes the scores of Q queries (fixed per function) over whole key blocks:
 //
 //	for i < blocks: s[q·lds + i·16 + lane] = Σ over d ascending of query[q·dim + d] · key(i, d, lane)
@@ -110,6 +114,9 @@ type Set struct {
 
 	// MatMul[f][t] serves tiles of t rows, 1 ≤ t ≤ TileRows.
 	MatMul [NumFormats][TileRows + 1]MatMulFunc
+	// Widen[f] is nil unless it pays where many tiles use the same weights: unpacking is a ninth of an
+	// 8-row product's instructions.
+	Widen [NumFormats]WidenFunc
 
 	// Quantize packs blocks·32 floats of one row into integer units, stride bytes apart.
 	Quantize func(dst *byte, x *float32, blocks, stride int)

@@ -1155,3 +1155,25 @@ func matmulAVX512(s *Set) {
 	s.MatMul[F32] = [TileRows + 1]MatMulFunc{nil,
 		matmulF32x1AVX512, matmulF32x2AVX512, matmulF32x3AVX512, matmulF32x4AVX512, matmulF32x5AVX512, matmulF32x6AVX512, matmulF32x7AVX512, matmulF32x8AVX512}
 }
+
+// widenW4SAVX512 is WidenFunc from W4S to W8S.
+//
+//go:noescape
+func widenW4SAVX512(dst, w *byte, blocks int)
+
+// widenW4SMAVX512 is WidenFunc from W4SM to W8SM.
+//
+//go:noescape
+func widenW4SMAVX512(dst, w *byte, blocks int)
+
+// widenW4KAVX512 is WidenFunc from W4K to W8K.
+//
+//go:noescape
+func widenW4KAVX512(dst, w *byte, blocks int)
+
+// widenAVX512 fills in a set's conversions to wider formats.
+func widenAVX512(s *Set) {
+	s.Widen[W4S] = widenW4SAVX512
+	s.Widen[W4SM] = widenW4SMAVX512
+	s.Widen[W4K] = widenW4KAVX512
+}

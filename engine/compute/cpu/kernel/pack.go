@@ -38,6 +38,19 @@ func (f Format) String() string { return shapes[f].name }
 // rather than 8-bit codes (units of IntUnit bytes).
 func (f Format) Float() bool { return f >= F16 }
 
+// Wide returns the format of 8-bit codes that holds the weights of a format of 4-bit codes; other formats are their own.
+func (f Format) Wide() Format {
+	switch f {
+	case W4S:
+		return W8S
+	case W4SM:
+		return W8SM
+	case W4K:
+		return W8K
+	}
+	return f
+}
+
 // FormatOf returns the packed format that holds tensors of type t exactly. It panics for a type
 // that package quant does not know.
 func FormatOf(t quant.Type) Format {

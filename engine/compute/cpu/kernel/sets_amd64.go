@@ -29,6 +29,7 @@ func detect() (sets []*Set) {
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI {
 		s := &Set{Name: "avx512vnni", Amortises: true}
 		matmulAVX512(s)
+		widenAVX512(s)
 		vectorAVX512(s)
 		attentionAVX512(s)
 		sets = append(sets, s)

@@ -134,6 +134,7 @@ func genMatMul(f *file) {
 		}
 		fmt.Fprintf(&f.decl, "\n// matmul%s fills in a set's matrix products.\nfunc matmul%s(s *Set) {\n%s}\n", s.name, s.name, table.String())
 	}
+	genWiden(f)
 }
 
 func tableLine(b *strings.Builder, format string, names []string) {

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // distance512 is how far ahead of the weights in use the AVX-512 kernels prefetch, in bytes. The
 // hardware's own prefetcher keeps up with one row; with eight the kernel's loads come too far
@@ -291,4 +295,63 @@ func (k *float512) widen(at string, z int) {
 	default:
 		k.p("VMOVUPS %s, Z%d", at, z)
 	}
+}
+
+// widths lists the 4-bit formats with the 8-bit ones that hold the same weights, and what turns a code of one into
+// one of the other.
+var widths = []struct {
+	from, to string
+	add      int
+}{{"W4S", "W8S", 128 - 8}, {"W4SM", "W8SM", 0}, {"W4K", "W8K", 0}}
+
+// genWiden emits Set.Widen: factors are copied, codes get a byte each.
+func genWiden(f *file) {
+	var table strings.Builder
+	for _, x := range widths {
+		i := slices.IndexFunc(intFormats, func(q intFormat) bool { return q.name == x.from })
+		name := fmt.Sprintf("widen%sAVX512", x.from)
+		f.fn(name, "dst, w *byte, blocks int", 24, fmt.Sprintf("is WidenFunc from %s to %s.", x.from, x.to))
+		widen(f, &intFormats[i], x.add)
+		fmt.Fprintf(&table, "\ts.Widen[%s] = %s\n", x.from, name)
+	}
+	fmt.Fprintf(&f.decl, "\n// widenAVX512 fills in a set's conversions to wider formats.\nfunc widenAVX512(s *Set) {\n%s}\n", table.String())
+}
+
+func widen(f *file, q *intFormat, add int) {
+	stride, codes := q.blockBytes()
+	f.p("MOVQ dst+0(FP), DI")
+	f.p("MOVQ w+8(FP), SI")
+	f.p("MOVQ blocks+16(FP), CX")
+	f.p("MOVL $0x0f0f0f0f, AX")
+	f.p("VPBROADCASTD AX, Z%d", zMask)
+	f.p("MOVL $%#x, AX", add*0x01010101)
+	f.p("VPBROADCASTD AX, Z%d", zTmp)
+	if q.super {
+		f.label("super")
+		f.p("VMOVDQU32 (SI), Z0")
+		f.p("VMOVDQU32 Z0, (DI)")
+		f.p("ADDQ $%d, SI", q.head)
+		f.p("ADDQ $%d, DI", q.head)
+	}
+	f.label("block")
+	for at := 0; at < codes; at += 32 {
+		f.p("VMOVDQU %d(SI), Y0", at)
+		f.p("VMOVDQU Y0, %d(DI)", at)
+	}
+	for i := range 4 {
+		f.p("PREFETCHT0 %d(SI)", distance512+codes+64*i)
+		f.p("VPANDD %d(SI), Z%d, Z0", codes+64*i, zMask)
+		f.p("VPSRLD $4, %d(SI), Z1", codes+64*i)
+		f.p("VPANDD Z1, Z%d, Z1", zMask)
+		for j := range 2 {
+			if add != 0 {
+				f.p("VPADDB Z%d, Z%d, Z%d", zTmp, j, j)
+			}
+			f.p("VMOVDQU32 Z%d, %d(DI)", j, codes+128*i+64*j)
+		}
+	}
+	f.p("ADDQ $%d, SI", stride)
+	f.p("ADDQ $%d, DI", stride+256)
+	nextBlock(f, q, "block", "super")
+	f.ret()
 }
