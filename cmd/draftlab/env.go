@@ -49,38 +49,43 @@ func systemEnv() *Env {
 // progress returns the progress display on standard error.
 func (e *Env) progress() ui.Progress { return ui.NewProgress(e.Stderr, e.IsTerminal(e.Stderr)) }
 
-// cacheDir returns draftlab's cache directory.
-func (e *Env) cacheDir() (string, error) {
-	if dir := e.Getenv("DRAFTLAB_CACHE"); dir != "" {
-		return dir, nil
+// modelDir returns the directory of the named models, "" if neither the user nor the system names one.
+func (e *Env) modelDir() string {
+	dir := e.Getenv("DRAFTLAB_CACHE")
+	if dir == "" && e.UserCache != "" {
+		dir = filepath.Join(e.UserCache, "draftlab")
 	}
-	if e.UserCache == "" {
-		return "", withHint("the system names no cache directory", "set DRAFTLAB_CACHE to a directory for models")
+	if dir == "" {
+		return ""
 	}
-	return filepath.Join(e.UserCache, "draftlab"), nil
+	return filepath.Join(dir, "models")
+}
+
+// hfHome returns the directory of the Hugging Face hub's own tools, "" if there is none.
+func (e *Env) hfHome() string {
+	if dir := e.Getenv("HF_HOME"); dir != "" {
+		return dir
+	}
+	base := e.Getenv("XDG_CACHE_HOME")
+	if base == "" && e.Home != "" {
+		base = filepath.Join(e.Home, ".cache")
+	}
+	if base == "" {
+		return ""
+	}
+	return filepath.Join(base, "huggingface")
 }
 
 // hub returns the model store that the environment describes. The variables are those of the Hugging Face
 // hub's own tools, read as they read them.
-func (e *Env) hub() (*hub.Hub, error) {
-	dir, err := e.cacheDir()
-	if err != nil {
-		return nil, err
-	}
-	hfHome := e.Getenv("HF_HOME")
-	if hfHome == "" {
-		base := e.Getenv("XDG_CACHE_HOME")
-		if base == "" {
-			base = filepath.Join(e.Home, ".cache")
-		}
-		hfHome = filepath.Join(base, "huggingface")
-	}
+func (e *Env) hub() *hub.Hub {
+	hfHome := e.hfHome()
 	hfCache := e.Getenv("HF_HUB_CACHE")
-	if hfCache == "" {
+	if hfCache == "" && hfHome != "" {
 		hfCache = filepath.Join(hfHome, "hub")
 	}
 	return hub.New(hub.Config{
-		Dir:        filepath.Join(dir, "models"),
+		Dir:        e.modelDir(),
 		Models:     e.Models,
 		Pip:        e.pip(),
 		Environ:    e.Environ,
@@ -88,7 +93,7 @@ func (e *Env) hub() (*hub.Hub, error) {
 		HFToken:    e.hfToken(hfHome),
 		HFCache:    hfCache,
 		HFOffline:  truth(e.Getenv("HF_HUB_OFFLINE")),
-	}), nil
+	})
 }
 
 // pip lists the ways of calling pip on this machine, the likeliest first.
@@ -107,7 +112,7 @@ func (e *Env) hfToken(hfHome string) string {
 		return token
 	}
 	path := e.Getenv("HF_TOKEN_PATH")
-	if path == "" {
+	if path == "" && hfHome != "" {
 		path = filepath.Join(hfHome, "token")
 	}
 	text, _ := os.ReadFile(path) // no file, no token

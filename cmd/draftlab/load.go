@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,11 +50,8 @@ func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o e
 	}
 	o.Model, o.Threads = f.model, f.threads
 	if !strings.HasPrefix(f.model, model.RandomPrefix) {
-		h, err := env.hub()
-		if err != nil {
-			return nil, err
-		}
-		if o.Model, err = h.Resolve(ctx, f.model, env.progress()); err != nil {
+		var err error
+		if o.Model, err = env.hub().Resolve(ctx, f.model, env.progress()); err != nil {
 			return nil, err
 		}
 	}
@@ -64,13 +63,21 @@ func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o e
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, memoryHint(err)
 	}
 	if info := e.Device().Info(); !info.Amortises {
 		fmt.Fprintf(env.Stderr, "note: this processor has none of the instruction sets that draftlab has kernels for (AVX2, AVX-512 VNNI); "+
 			"the generic ones are slow, and each verified row costs a full pass there, so speculation will not pay\n")
 	}
 	return e, nil
+}
+
+// memoryHint adds the remedy to an error of a system that has not enough memory.
+func memoryHint(err error) error {
+	if errors.Is(err, syscall.ENOMEM) {
+		return withHint(err.Error(), "keys and values need less memory with a smaller --context, weights with a smaller model")
+	}
+	return err
 }
 
 // loadingEvery is the time between two lines about a model that loads: the default one takes less, and says nothing.

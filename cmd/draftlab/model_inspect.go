@@ -94,11 +94,7 @@ a config that cannot be read it has null and a "problem".` + exitHelp,
 }
 
 func runModelInspect(env *Env, cmd *cobra.Command, name string, tensors bool) error {
-	h, err := env.hub()
-	if err != nil {
-		return err
-	}
-	path, err := h.Resolve(cmd.Context(), name, env.progress())
+	path, err := env.hub().Resolve(cmd.Context(), name, env.progress())
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,7 @@ The JSON document is {"models": [{"name", "about", "licence", "present", "path",
 }
 
 func runModelList(env *Env, cmd *cobra.Command) error {
-	h, err := env.hub()
-	if err != nil {
-		return err
-	}
-	list, err := h.List()
+	list, err := env.hub().List()
 	if err != nil {
 		return err
 	}

@@ -28,11 +28,7 @@ Verify fetches nothing. The JSON document is {"name", "path", "bytes", "sha256",
 }
 
 func runModelVerify(env *Env, cmd *cobra.Command, name string) error {
-	h, err := env.hub()
-	if err != nil {
-		return err
-	}
-	v, err := h.Verify(cmd.Context(), name, env.progress())
+	v, err := env.hub().Verify(cmd.Context(), name, env.progress())
 	if err != nil {
 		return err
 	}

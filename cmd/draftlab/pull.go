@@ -53,11 +53,9 @@ Environment:
 }
 
 func runPull(env *Env, cmd *cobra.Command, name, from string) error {
-	h, err := env.hub()
-	if err != nil {
-		return err
-	}
+	h := env.hub()
 	var path string
+	var err error
 	if cmd.Flags().Changed("from") {
 		path, err = h.Install(cmd.Context(), name, from, env.progress())
 	} else {

@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // Error is a failure with its remedy. Commands print Hint on a line of its own.
@@ -33,15 +34,30 @@ func checksumError(what, got, want string) error {
 	}
 }
 
+// noDirectory is the error for a cache that has no place.
+func noDirectory(variable string) error {
+	return &Error{Msg: "the system names no cache directory", Hint: "set " + variable + " to a directory for models"}
+}
+
 // explain adds the remedy to errors of the system that have one.
 func explain(err error) error {
 	var known *Error
-	if errors.As(err, &known) || !isDiskFull(err) {
+	var file *fs.PathError // not the network's errors, which may say "not permitted" as well
+	switch {
+	case errors.As(err, &known):
 		return err
+	case isDiskFull(err):
+		return &Error{
+			Msg:  fmt.Sprintf("the disk is full: %v", err),
+			Hint: "free some space, or set DRAFTLAB_CACHE (named models) or HF_HUB_CACHE (files of the hub) to a directory on a larger disk",
+			Err:  err,
+		}
+	case errors.As(err, &file) && isUnwritable(err):
+		return &Error{
+			Msg:  err.Error(),
+			Hint: "set DRAFTLAB_CACHE (named models) or HF_HUB_CACHE (files of the hub) to a directory that can be written to",
+			Err:  err,
+		}
 	}
-	return &Error{
-		Msg:  fmt.Sprintf("the disk is full: %v", err),
-		Hint: "free some space, or set DRAFTLAB_CACHE (named models) or HF_HUB_CACHE (files of the hub) to a directory on a larger disk",
-		Err:  err,
-	}
+	return err
 }

@@ -46,6 +46,9 @@ func newClient(base *http.Client) *http.Client {
 // fetchHF brings a file of the hub into the cache and returns its path there. If the hub cannot be
 // reached, a file that is already in the cache serves.
 func (h *Hub) fetchHF(ctx context.Context, ref Ref, p Progress) (string, error) {
+	if h.cfg.HFCache == "" {
+		return "", noDirectory(cacheVariable)
+	}
 	old, have := h.cached(ref)
 	if h.cfg.HFOffline {
 		if have {

@@ -26,6 +26,9 @@ var (
 
 // cached returns the file if the cache holds it for the reference's revision.
 func (h *Hub) cached(ref Ref) (string, bool) {
+	if h.cfg.HFCache == "" {
+		return "", false
+	}
 	commit := ref.Revision
 	if !commitPattern.MatchString(commit) {
 		text, err := os.ReadFile(h.refFile(ref))

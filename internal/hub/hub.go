@@ -34,7 +34,7 @@ type Progress interface {
 }
 
 // Config says where models come from and where they are kept. The zero value of every field is
-// usable except for Dir and HFCache, which are needed by the operations that write there.
+// usable; without Dir or HFCache whatever needs that directory is an error with a remedy.
 type Config struct {
 	Dir    string  // directory of the named models
 	Models []Model // the named models; nil means Catalogue()
@@ -53,6 +53,12 @@ type Config struct {
 	Backoff func(attempt int) time.Duration // wait before retry 1, 2, …; nil means 0.5 s doubling up to 8 s
 	Stall   time.Duration                   // a transfer without a byte for this long is retried; 0 means a minute
 }
+
+// The variables by which commands let a user choose Dir and HFCache.
+const (
+	dirVariable   = "DRAFTLAB_CACHE"
+	cacheVariable = "HF_HUB_CACHE"
+)
 
 // DefaultEndpoint is the public Hugging Face hub.
 const DefaultEndpoint = "https://huggingface.co"
@@ -142,6 +148,9 @@ func (h *Hub) Install(ctx context.Context, name, from string, p Progress) (strin
 
 // named returns the path of a named model, fetching it if it is not there.
 func (h *Hub) named(ctx context.Context, m Model, p Progress) (string, error) {
+	if h.cfg.Dir == "" {
+		return "", noDirectory(dirVariable)
+	}
 	dst := h.path(m)
 	switch fi, err := os.Stat(dst); {
 	case err == nil && fi.Size() == m.Size:
@@ -149,7 +158,7 @@ func (h *Hub) named(ctx context.Context, m Model, p Progress) (string, error) {
 	case err == nil:
 		p.Note(fmt.Sprintf("%s has %d bytes instead of %d: fetching it again", dst, fi.Size(), m.Size))
 	case !os.IsNotExist(err):
-		return "", err
+		return "", explain(err)
 	}
 	return h.locked(ctx, m, p, func(dst string) error {
 		// Another process may have fetched it while this one waited for the lock.
@@ -162,6 +171,9 @@ func (h *Hub) named(ctx context.Context, m Model, p Progress) (string, error) {
 
 // locked runs f with the lock of a named model held.
 func (h *Hub) locked(ctx context.Context, m Model, p Progress, f func(dst string) error) (string, error) {
+	if h.cfg.Dir == "" {
+		return "", noDirectory(dirVariable)
+	}
 	if err := os.MkdirAll(h.cfg.Dir, 0o755); err != nil {
 		return "", explain(fmt.Errorf("make the model directory: %w", err))
 	}

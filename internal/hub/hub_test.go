@@ -370,6 +370,36 @@ func TestFullDiskIsExplained(t *testing.T) {
 	}
 }
 
+// TestNoPlaceIsExplained: without a directory, or with one that cannot be written to, the error says which variable helps.
+// A path needs neither.
+func TestNoPlaceIsExplained(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "here")
+	if err := os.WriteFile(here, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, p := context.Background(), &record{}
+	nowhere := New(Config{Models: []Model{{Name: "tiny", File: "tiny.gguf", Size: 9}}})
+	for _, c := range []struct {
+		variable string
+		do       func() error
+	}{
+		{dirVariable, func() error { _, err := nowhere.Resolve(ctx, "tiny", p); return err }},
+		{dirVariable, func() error { _, err := nowhere.Install(ctx, "tiny", here, p); return err }},
+		{dirVariable, func() error { _, err := nowhere.Verify(ctx, "tiny", p); return err }},
+		{dirVariable, func() error { _, err := nowhere.List(); return err }},
+		{cacheVariable, func() error { _, err := nowhere.Resolve(ctx, "hf:a/b/c", p); return err }},
+		{cacheVariable, func() error { _, err := nowhere.Pull(ctx, "hf:a/b/c", p); return err }},
+	} {
+		wantError(t, c.do(), "no cache directory", c.variable)
+	}
+	if path, err := nowhere.Resolve(ctx, here, p); path != here || err != nil {
+		t.Errorf("a path: %q, %v", path, err)
+	}
+	below := New(Config{Models: []Model{{Name: "tiny", File: "tiny.gguf", Size: 9}}, Dir: filepath.Join(here, "below"), HFCache: here})
+	_, err := below.Resolve(ctx, "tiny", p)
+	wantError(t, err, here, dirVariable)
+}
+
 func TestInterruptDuringPip(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no interrupt for another process")

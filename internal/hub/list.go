@@ -25,6 +25,9 @@ type Entry struct {
 // List returns the named models, present or not, and then the model files (.gguf, .safetensors) of
 // the hub's cache, by name.
 func (h *Hub) List() ([]Entry, error) {
+	if h.cfg.Dir == "" {
+		return nil, noDirectory(dirVariable)
+	}
 	var list []Entry
 	for _, m := range h.cfg.Models {
 		e := Entry{Name: m.Name, About: m.About, Licence: m.Licence, Bytes: m.Size}
@@ -40,7 +43,7 @@ func (h *Hub) List() ([]Entry, error) {
 // listCache walks the snapshots of the hub's cache. Directories that are not of its layout are passed over.
 func (h *Hub) listCache() ([]Entry, error) {
 	repos, err := os.ReadDir(h.cfg.HFCache)
-	if errors.Is(err, fs.ErrNotExist) {
+	if h.cfg.HFCache == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var list []Entry
@@ -95,6 +98,9 @@ type Verification struct {
 func (h *Hub) Verify(ctx context.Context, name string, p Progress) (Verification, error) {
 	v := Verification{Name: name, Path: name}
 	if m, ok := h.model(name); ok {
+		if h.cfg.Dir == "" {
+			return v, noDirectory(dirVariable)
+		}
 		v.Path, v.Want = h.path(m), m.SHA256
 	} else if strings.HasPrefix(name, refPrefix) {
 		ref, err := ParseRef(name)

@@ -4,6 +4,7 @@ package hub
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -24,4 +25,9 @@ const errNoSpace = syscall.ENOSPC
 // isDiskFull reports whether an operation failed for want of space or quota.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isUnwritable reports whether an operation failed because the place is not for this user, read-only or no directory.
+func isUnwritable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -24,4 +25,9 @@ const errNoSpace = windows.ERROR_DISK_FULL
 // isDiskFull reports whether an operation failed for want of space.
 func isDiskFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
+}
+
+// isUnwritable reports whether an operation failed because the place is not for this user, read-only or no directory.
+func isUnwritable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, windows.ERROR_WRITE_PROTECT) || errors.Is(err, windows.ERROR_DIRECTORY)
 }
