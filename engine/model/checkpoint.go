@@ -77,7 +77,7 @@ func (c Config) CheckpointConfig(torchType string) ([]byte, error) {
 	o.add("max_position_embeddings", c.MaxContext)
 	o.add("hidden_act", "silu")
 	o.add("rms_norm_eps", json.RawMessage(strconv.FormatFloat(float64(c.NormEps), 'g', -1, 32)))
-	o.add("rope_theta", c.Rope.Theta)
+	o.add("rope_theta", float(c.Rope.Theta))
 	o.add("rope_scaling", rope)
 	if modelType != "qwen2" {
 		o.add("attention_bias", false)
@@ -103,6 +103,18 @@ func (c Config) CheckpointConfig(torchType string) ([]byte, error) {
 	}
 	o.add("torch_dtype", torchType)
 	return o.text(), nil
+}
+
+// float is a number that JSON shows to be one: transformers refuses a whole number where it wants a float.
+type float float64
+
+// MarshalJSON writes 8 as 8.0.
+func (f float) MarshalJSON() ([]byte, error) {
+	b := strconv.AppendFloat(nil, float64(f), 'g', -1, 64)
+	if !bytes.ContainsAny(b, ".e") {
+		b = append(b, ".0"...)
+	}
+	return b, nil
 }
 
 // orderedObject is a JSON object whose members keep their order, for files that people read.

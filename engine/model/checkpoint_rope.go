@@ -7,11 +7,11 @@ import (
 
 // ropeJSON is rope_scaling of a config.json.
 type ropeJSON struct {
-	Type    string  `json:"rope_type"`
-	Factor  float64 `json:"factor"`
-	LowFreq float64 `json:"low_freq_factor,omitempty"`
-	HiFreq  float64 `json:"high_freq_factor,omitempty"`
-	Context int     `json:"original_max_position_embeddings,omitempty"`
+	Type    string `json:"rope_type"`
+	Factor  float  `json:"factor"`
+	LowFreq float  `json:"low_freq_factor,omitempty"`
+	HiFreq  float  `json:"high_freq_factor,omitempty"`
+	Context int    `json:"original_max_position_embeddings,omitempty"`
 }
 
 // checkpointRope returns the value of rope_scaling, nil for plain rotary embeddings.
@@ -29,7 +29,7 @@ func (c *Config) checkpointRope() (*ropeJSON, error) {
 	if s.Kind == RopePlain {
 		return nil, nil
 	}
-	return &ropeJSON{string(s.Kind), s.Factor, s.LowFreq, s.HiFreq, s.Context}, nil
+	return &ropeJSON{string(s.Kind), float(s.Factor), float(s.LowFreq), float(s.HiFreq), s.Context}, nil
 }
 
 // ropeTolerance is how far a frequency may lie, relatively, from the one that the divisors give. Divisors are stored
@@ -104,4 +104,14 @@ func sameFreq(r RopeConfig, want []float64) bool {
 		}
 	}
 	return true
+}
+
+// FreqDivisors returns what a GGUF stores in place of a rule for scaling (RopeScaling.Divisors), [headDim/2]: the
+// plain frequency of each pair over the scaled one.
+func (r *RopeConfig) FreqDivisors(headDim int) []float32 {
+	d := make([]float32, headDim/2)
+	for i, f := range r.InvFreq(headDim) {
+		d[i] = float32(math.Pow(r.Theta, -float64(2*i)/float64(headDim)) / f)
+	}
+	return d
 }

@@ -37,6 +37,12 @@ func TestCheckpointConfig(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c)
 		}
 	}
+	text, err := randomShapes["llama-3.1-8b"].CheckpointConfig("float32")
+	for _, want := range []string{`"rope_theta": 500000.0`, `"factor":8.0`, `"high_freq_factor":4.0`, `"rms_norm_eps": 1e-05`} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("want %s in\n%s\n%v", want, text, err)
+		}
+	}
 	qwen := randomShapes["tiny-qwen2"]
 	qwen.Window = 4096
 	if _, err := qwen.CheckpointConfig("float32"); err == nil || !strings.Contains(err.Error(), "sliding_window = 4096") {
