@@ -77,7 +77,7 @@ def _prepare(args):
     corpora = _corpora(args.corpus)
     train, held = vocab.counts(corpora["self"], target.shape.vocab)
     forced = _forced(checkpoint)
-    sizes = vocab.expected(train, held, forced=forced)
+    sizes = vocab.expected(train, held, forced)
     for row in sizes:
         print("vocabulary", json.dumps(row))
     words = lambda size: vocab.DraftVocab.of(vocab.choose(train, min(size, len(train)), forced), target.shape.vocab)
@@ -192,7 +192,7 @@ def main(argv=None):
     target = {"target": dict(required=True, help="GGUF file, Hugging Face directory, or a name on the hub"),
               "cpu": dict(action="store_true", help="stay on the CPU")}
     corpus = {"corpus": dict(required=True, help="folder that synth wrote"),
-              "rows": dict(type=int, default=24576, help="token rows a batch"),
+              "rows": dict(type=int, default=49152, help="token rows a batch; on a GPU a multiple of 8192"),
               "limit": dict(type=int, default=1500, help="held-out conversations to evaluate on"),
               "out": dict(required=True, help="folder for the results")}
     training = {"steps": dict(type=int, default=0, help="optimiser steps, or"),

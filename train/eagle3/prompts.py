@@ -57,8 +57,7 @@ def build(template, encode, count, seed, prompt_file=None, greedy=0.5):
     """Makes `count` scripts, deterministically from the seed; about `greedy` of them answer at temperature 0."""
     rng = random.Random(seed)
     given = _given(rng)
-    if prompt_file:
-        own = load_prompts(prompt_file, "train")
+    own = load_prompts(prompt_file, "train") if prompt_file else []
     scripts = []
     for i in range(count):
         temperature = 0.0 if rng.random() < greedy else rng.choice((0.6, 0.8, 1.0))
@@ -68,7 +67,7 @@ def build(template, encode, count, seed, prompt_file=None, greedy=0.5):
         elif draw < 0.86:
             category = rng.choice(CATEGORIES)
             turn = encode(_opening(rng, category)) + [USER]
-        elif draw < 0.98 or not prompt_file:
+        elif draw < 0.98 or not own:
             category = rng.choice(CATEGORIES)
             turn = encode(next(given[category])) + [template.end]
         else:
@@ -161,7 +160,7 @@ def _opening(rng, category):
         text += rng.choice((f"{topic[0].upper()}{topic[1:]}", f"An essay on {topic}: ", "", "In recent years, ", "The "))
     elif category in ("chat", "question") and rng.random() < 0.2:
         text = f"{text.rstrip(' :')} {rng.choice(_TOPICS)}" if text[-1] not in ".!?:\"" else text
-    return text.rstrip(" ") if not text.endswith(": ") else text.rstrip(" ")
+    return text.rstrip(" ")
 
 
 def _shuffled(rng, items):

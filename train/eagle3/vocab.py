@@ -57,7 +57,7 @@ def choose(train, size, forced):
     return np.array(forced + rest[:size - len(forced)])
 
 
-def expected(train, held, accuracy=0.66, steps=3, forced=(), sizes=(4096, 8192, 16384, 32768)):
+def expected(train, held, forced, accuracy=0.66, steps=3, sizes=(4096, 8192, 16384, 32768)):
     """For each size: its coverage of held-out answers and the speed-up to expect from it.
 
     Conditional acceptance is taken as flat, accuracy * coverage: tau = 1 + a + … + a^steps; a cycle costs the
