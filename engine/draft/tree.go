@@ -29,12 +29,7 @@ func (t *Tree) Add(parent int, token int32, score float32) int {
 		panic(fmt.Sprintf("draft: child of node %d in a tree of %d nodes", parent, t.N))
 	}
 	i := t.put(int32(parent), token, score, t.Depth[parent]+1, t.Mask[parent])
-	if t.first[parent] < 0 {
-		t.first[parent] = int8(i)
-	} else {
-		t.next[t.last[parent]] = int8(i)
-	}
-	t.last[parent] = int8(i)
+	t.link(parent, i)
 	return i
 }
 
@@ -46,6 +41,34 @@ func (t *Tree) put(parent, token int32, score float32, depth int32, above uint64
 	t.first[i], t.last[i], t.next[i] = -1, -1, -1
 	t.N++
 	return i
+}
+
+// Cut drops the nodes from the first on that is deeper than depth or does not fit rows: what remains is a tree, since no node is
+// deeper than those behind it in a Builder's order, and parents come first in any. Rows is at least 1.
+func (t *Tree) Cut(rows, depth int) {
+	n := min(t.N, rows)
+	for i := 1; i < n; i++ {
+		if int(t.Depth[i]) > depth {
+			n = i
+		}
+	}
+	for i := range n { // children behind the cut leave their lists
+		t.first[i], t.last[i], t.next[i] = -1, -1, -1
+		if p := t.Parent[i]; p >= 0 {
+			t.link(int(p), i)
+		}
+	}
+	t.N = n
+}
+
+// link appends node i to the children of parent.
+func (t *Tree) link(parent, i int) {
+	if t.first[parent] < 0 {
+		t.first[parent] = int8(i)
+	} else {
+		t.next[t.last[parent]] = int8(i)
+	}
+	t.last[parent] = int8(i)
 }
 
 // FirstChild returns the first child of a node, −1 for a leaf.

@@ -58,9 +58,10 @@ func (p *Params) Greedy() bool {
 }
 
 // adjusts reports whether a bias or penalty changes logits.
-func (p *Params) adjusts() bool { return len(p.LogitBias) > 0 || p.penalises() }
+func (p *Params) adjusts() bool { return len(p.LogitBias) > 0 || p.Penalises() }
 
-func (p *Params) penalises() bool {
+// Penalises reports whether the choice depends on the sequence's earlier tokens, so that Sample needs their History.
+func (p *Params) Penalises() bool {
 	return p.RepetitionPenalty != 1 || p.PresencePenalty != 0 || p.FrequencyPenalty != 0
 }
 

@@ -127,7 +127,7 @@ func (s *Sampler) adjust(p *Params, history *History) error {
 	for _, b := range p.LogitBias {
 		s.row[b.ID] = clamp(s.row[b.ID], s.row[b.ID]+b.Value)
 	}
-	if p.penalises() {
+	if p.Penalises() {
 		if history == nil {
 			panic("sample: penalties without a History")
 		}
@@ -141,7 +141,7 @@ func (s *Sampler) adjust(p *Params, history *History) error {
 			return err
 		}
 	}
-	if p.penalises() {
+	if p.Penalises() {
 		for i := range history.entries {
 			if err := s.scanBlock(int(history.entries[i].id) / blockLen); err != nil {
 				return err

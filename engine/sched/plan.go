@@ -150,12 +150,15 @@ func (s *Scheduler) extend(q Seq, slots int) bool {
 	if slots <= r.slots {
 		return true
 	}
-	if !s.mem.Extend(q, slots) {
+	if !s.mem.Extend(q, slots+s.cfg.Spare) {
 		return false
 	}
-	r.slots = roundUp(slots)
+	r.slots = s.covered(slots)
 	return true
 }
+
+// covered is how many slots of rows there is room for, spare ones apart, where blocks for slots of them have been asked for.
+func (s *Scheduler) covered(slots int) int { return roundUp(slots+s.cfg.Spare) - s.cfg.Spare }
 
 // mark notes that rows of a sequence are planned, and that they emit at most the given number of tokens.
 func (s *Scheduler) mark(q Seq, rows, emit int) {
@@ -189,8 +192,8 @@ func (s *Scheduler) Report(q Seq, emitted int, ended bool) (over bool) {
 		return true
 	}
 	if r.state == decode {
-		s.mem.Truncate(q, r.ran)
-		r.slots = roundUp(r.ran)
+		s.mem.Truncate(q, r.ran+s.cfg.Spare)
+		r.slots = s.covered(r.ran)
 	} else if emitted == 1 {
 		r.state = decode
 	}

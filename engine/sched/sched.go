@@ -46,6 +46,9 @@ type Config struct {
 	MaxWaiting  int // sequences not yet running; beyond it Submit refuses
 	PrefillRows int // prompt rows in one step
 	DecodeRows  int // decode and verify rows in one step, at least MaxRunning
+	// Spare is the number of slots that a sequence has beyond those of its rows: a drafter's row of the next token, say,
+	// which is made before that token runs.
+	Spare int
 }
 
 // Validate returns an error for bounds with which nothing, or not every running sequence, could advance.

@@ -91,7 +91,7 @@ func (s *Scheduler) admissible(r *Request) (output int, err error) {
 		return 0, fmt.Errorf("%w: %d prompt tokens, context %d", ErrContext, r.Prompt, s.cfg.Context)
 	}
 	output = min(r.Output, s.cfg.Context-r.Prompt+1)
-	if need := r.Prompt + output - 1; need > s.mem.Capacity() {
+	if need := r.Prompt + output - 1; need+s.cfg.Spare > s.mem.Capacity() {
 		return 0, fmt.Errorf("%w: %d prompt and %d output tokens need %d slots, all blocks together hold %d: "+
 			"ask for fewer output tokens or give the server more blocks", ErrTooLarge, r.Prompt, output, need, s.mem.Capacity())
 	}
