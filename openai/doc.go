@@ -1,4 +1,4 @@
-// Package openai has the wire types of the OpenAI HTTP API and the framing of its streams, for a server and for a client
+// Package openai has the wire types of the OpenAI HTTP API and of SGLang's /generate, and the framing of their streams, for a server and for a client
 // of any server that speaks it. [Decode] reads a request strictly: what the types do not know is refused by name.
 // [AppendEvent] and [Reader] write and read server-sent events.
 //
