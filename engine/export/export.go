@@ -1,5 +1,6 @@
 // Package export writes models in the formats of other engines: [Checkpoint] turns a GGUF model into the
-// Hugging Face checkpoint that transformers, vLLM and SGLang load.
+// Hugging Face checkpoint that transformers, vLLM and SGLang load, and [DrafterGGUF] an EAGLE-3 drafter's checkpoint
+// into the GGUF that llama.cpp loads beside its target.
 //
 // A result appears whole or not at all: it is written under another name beside its place and renamed at the
 // end, and what was written is removed when anything fails or the context ends. No more of a model than a row of

@@ -134,12 +134,7 @@ func (s *source) add(t *testing.T, name string, typ quant.Type, v []float32, sha
 // addRopeFreqs adds the divisors of the llama3 rule.
 func (s *source) addRopeFreqs(t *testing.T, rule model.RopeScaling) {
 	t.Helper()
-	plain := model.RopeConfig{Theta: s.cfg.Rope.Theta}
-	scaled := model.RopeConfig{Theta: s.cfg.Rope.Theta, Scaling: rule}
-	d := make([]float32, s.cfg.HeadDim/2)
-	for i, f := range scaled.InvFreq(s.cfg.HeadDim) {
-		d[i] = float32(plain.InvFreq(s.cfg.HeadDim)[i] / f)
-	}
+	d := (&model.RopeConfig{Theta: s.cfg.Rope.Theta, Scaling: rule}).FreqDivisors(s.cfg.HeadDim)
 	s.add(t, "rope_freqs.weight", quant.F32, d, len(d))
 }
 
