@@ -423,7 +423,7 @@ func TestSavedFeatures(t *testing.T) {
 		s.d.Append(0, s.token(slot), int32(slot), 0)
 	}
 	s.run()
-	if s.d.Restore(2) == s.d.Restore(2) {
+	if first, second := s.d.Restore(2), s.d.Restore(2); first == second {
 		t.Error("two restored features have one index")
 	}
 }
