@@ -42,7 +42,8 @@ def _synth(args):
     synth.save(corpus, stats, args.out)
     for i in list(np.nonzero(corpus.heldout)[0][:args.show]):
         print("-" * 20, prompts.CATEGORIES[corpus.category[i]], corpus.heat[i])
-        print(checkpoint.tokenizer.decode(corpus.rows([i])[0][0].tolist()[len(template.prefix):], skip_special_tokens=False))
+        tokens = corpus.rows([i])[0][0].tolist()[len(template.prefix):]
+        print(checkpoint.tokenizer.decode(tokens, skip_special_tokens=False))
 
 
 def _quiet(_):
@@ -108,36 +109,46 @@ def _levers(args):
         trainer.save_state(v, os.path.join(args.out, "states", v.recipe.name), args.steps)
 
 
+def _resumed(folder, size):
+    """(parameters, moments or None, draft vocabulary) of a state or an exported drafter."""
+    if os.path.exists(os.path.join(folder, "state.json")):
+        _, ids, parameters, moments = trainer.load_state(folder)
+        return parameters, moments, vocab.DraftVocab.of(ids, size)
+    _, parameters, words = export.read(folder)
+    return parameters, None, words
+
+
 def _train(args):
     """Trains one recipe, from the start or from a state or a checkpoint, and exports it."""
     checkpoint, target, dtype, corpora, words, chosen, sizes = _prepare(args)
     recipe = trainer.Recipe(**json.loads(args.recipe))
     parameters = moments = None
-    ids = words(recipe.draft_vocab)
-    if args.resume and os.path.exists(os.path.join(args.resume, "state.json")):
-        _, saved, parameters, moments = trainer.load_state(args.resume)
-        ids = vocab.DraftVocab.of(saved, target.shape.vocab)
-    elif args.resume:
-        config, parameters, ids = export.read(args.resume)
-        recipe.widths = config.ffn // target.shape.ffn
+    if args.resume:
+        parameters, moments, ids = _resumed(args.resume, target.shape.vocab)
+        recipe.widths = parameters["midlayer.mlp.gate_proj.weight"].shape[0] // target.shape.ffn
+    else:
+        ids = words(recipe.draft_vocab)
     variant = trainer.Variant(recipe, target, checkpoint, ids, dtype, parameters)
     if moments:
         variant.optimiser.restore(list(variant.drafter.weights()), moments)
     batches = Batches(corpora["self"], chosen, args.rows, recipe.steps, target.device, args.seed)
     schedule = trainer.Schedule(steps=args.steps, seconds=args.seconds)
+    curve = []
+
+    def keep(step):
+        weights = variant.drafter.weights()
+        trainer.save_state(variant, os.path.join(args.out, "state"), step)
+        export.write(os.path.join(args.out, "drafter"), variant.config, target.shape, weights, variant.vocab)
 
     def checkpointed(step, history):
         if args.save_every and step % args.save_every == 0:
-            trainer.save_state(variant, os.path.join(args.out, "state"), step)
-            export.write(os.path.join(args.out, "drafter"), variant.config, target.shape, variant.drafter.weights(), variant.vocab)
+            keep(step)
             small = _evaluate_all(variant.drafter, variant.vocab, target, corpora, args.rows, 300)
             print(evaluate.text({n: {"all": t["all"]} for n, t in small.items()}), flush=True)
             curve.append({"step": step, "rows": history[-1]["rows"], **{n: t["all"] for n, t in small.items()}})
 
-    curve = []
     history = trainer.run([variant], target, batches, schedule, args.every, at_report=checkpointed)
-    trainer.save_state(variant, os.path.join(args.out, "state"), history[-1]["step"] if history else 0)
-    export.write(os.path.join(args.out, "drafter"), variant.config, target.shape, variant.drafter.weights(), variant.vocab)
+    keep(history[-1]["step"] if history else 0)
     results = _evaluate_all(variant.drafter, variant.vocab, target, corpora, args.rows, args.limit)
     print(evaluate.text(results))
     _dump(args.out, "train.json", {"recipe": vars(recipe), "history": history, "curve": curve, "results": results,

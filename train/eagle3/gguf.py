@@ -27,6 +27,12 @@ class GGUF:
         self._raw = np.frombuffer(self._map, dtype=np.uint8)
         if self._map[:4] != b"GGUF":
             raise ValueError(f"{path}: not a GGUF file")
+        try:
+            self._header(path)
+        except (struct.error, UnicodeDecodeError, KeyError) as e:
+            raise ValueError(f"{path}: broken or cut off in its header, at byte {self._at}; fetch it again") from e
+
+    def _header(self, path):
         self._at = 4
         version, tensors, pairs = self._scalar("<I"), self._scalar("<Q"), self._scalar("<Q")
         if version not in (2, 3):
@@ -59,6 +65,8 @@ class GGUF:
         count = int(np.prod(shape))
         start = self._base + offset
         raw = self._raw[start:start + count // block * size]
+        if count % block or len(raw) != count // block * size:
+            raise ValueError(f"GGUF: {name} is cut off or misshapen ({shape}); fetch the file again")
         return _DECODE[label](raw).reshape(shape[::-1])
 
     def _scalar(self, fmt):

@@ -175,50 +175,67 @@ def _product(rng, *parts):
     return _shuffled(rng, (" ".join(p) for p in itertools.product(*parts)))
 
 
+_ASKS = (
+    "Write a short paragraph about {}.", "Explain {} to a ten-year-old.", "Give me three facts about {}.",
+    "What should everyone know about {}?", "Write a poem about {}.", "Write a story of about 100 words on {}.",
+    "Make a list of five tips on {}.", "Write an introduction to an essay about {}.",
+    "What are the pros and cons of {}?", "Write a dialogue between two friends about {}.")
+
+_WHYS = ("Why does it matter to know about", "What is interesting about", "How did people first learn about")
+
+_PROGRAMMING = ("Python", "JavaScript", "C", "Go", "Java", "Python", "Rust", "TypeScript")
+
+_TASKS = (
+    "reverses a string", "checks whether a number is prime", "finds the largest element of a list",
+    "counts the vowels in a string", "computes the factorial of n", "merges two sorted lists",
+    "removes duplicates from a list", "checks whether a string is a palindrome", "computes Fibonacci numbers",
+    "converts Celsius to Fahrenheit", "sorts a list of dictionaries by a key", "reads a CSV file and sums a column",
+    "implements a stack", "does a binary search", "counts word frequencies in a text", "flattens a nested list",
+    "validates an email address", "computes the greatest common divisor", "rotates a matrix by 90 degrees",
+    "parses a date", "implements a queue with two stacks", "finds the second largest number",
+    "computes the mean and median", "generates a random password", "implements bubble sort", "finds all anagrams")
+
+_TAILS = (".", ", with comments.", " and explain how it works.", " and give an example of its use.")
+
+_SENTENCES = (
+    "Where is the nearest train station?", "I would like a cup of coffee, please.", "The meeting starts at nine.",
+    "My sister lives in a small town by the sea.", "It has been raining since this morning.",
+    "Could you open the window?", "The children are playing in the garden.", "We are looking for a hotel.",
+    "He forgot his keys at the office.", "The book that you gave me is wonderful.", "How much does this cost?",
+    "She has worked here for ten years.", "Please send me the report before Friday.", "I do not understand.",
+    "The museum is closed on Mondays.", "Winter in the mountains is long and cold.", "Good night and sleep well.",
+    "They bought a new house last year.", "I am learning to play the piano.", "Dinner will be ready soon.",
+    "Can you recommend a good restaurant?", "The bus was late again.", "My favourite colour is blue.",
+    "We should protect the forests.", "Thank you for your help.", "The cat is asleep on the sofa.")
+
+_TRANSLATE = ("Translate into {}: ", "Translate the following sentence into {}:\n\n", "How do I say this in {}? ")
+
+
+def _sums(rng):
+    """Makers of small problems with random numbers."""
+    n = rng.randint
+    return (
+        lambda: f"What is {n(2, 999)} {rng.choice('+-*')} {n(2, 99)}?",
+        lambda: f"Solve for x: {n(2, 12)}x + {n(1, 40)} = {n(41, 120)}",
+        lambda: f"A shop sells pens at ${n(2, 9)} each. How much do {n(3, 30)} pens cost, "
+                f"with a discount of {rng.choice((5, 10, 20, 25))}%?",
+        lambda: f"A car travels {n(60, 600)} km in {n(2, 8)} hours. What is its average speed?",
+        lambda: f"A rectangle is {n(3, 40)} cm long and {n(2, 30)} cm wide. Find its area and perimeter.",
+        lambda: f"What is {rng.choice((5, 10, 12, 15, 20, 30, 75))}% of {n(20, 900)}?",
+        lambda: f"Find the derivative of f(x) = {n(2, 9)}x^{n(2, 6)} + {n(2, 20)}x.",
+        lambda: f"There are {n(2, 12)} red and {n(2, 12)} blue marbles in a bag. "
+                "What is the probability of drawing a red one?")
+
+
 def _given(rng):
     """Endless user turns by category, each combined from parts."""
-    asks = ("Write a short paragraph about {}.", "Explain {} to a ten-year-old.", "Give me three facts about {}.",
-            "What should everyone know about {}?", "Write a poem about {}.", "Write a story of about 100 words on {}.",
-            "Make a list of five tips on {}.", "Write an introduction to an essay about {}.",
-            "What are the pros and cons of {}?", "Write a dialogue between two friends about {}.")
-    chat = [a.format(t) for a in asks[3:] for t in _TOPICS]
-    question = [a.format(t) for a in asks[:4] for t in _TOPICS] + [
-        f"{w} {t}?" for w in ("Why does it matter to know about", "What is interesting about", "How did people first learn about")
-        for t in _TOPICS]
-    languages = ("Python", "JavaScript", "C", "Go", "Java", "Python", "Rust", "TypeScript")
-    tasks = ("reverses a string", "checks whether a number is prime", "finds the largest element of a list",
-             "counts the vowels in a string", "computes the factorial of n", "merges two sorted lists",
-             "removes duplicates from a list", "checks whether a string is a palindrome", "computes Fibonacci numbers",
-             "converts Celsius to Fahrenheit", "sorts a list of dictionaries by a key", "reads a CSV file and sums a column",
-             "implements a stack", "does a binary search", "counts word frequencies in a text", "flattens a nested list",
-             "validates an email address", "computes the greatest common divisor", "rotates a matrix by 90 degrees",
-             "parses a date", "implements a queue with two stacks", "finds the second largest number",
-             "computes the mean and median", "generates a random password", "implements bubble sort", "finds all anagrams")
-    code = [f"Write a {lang} function that {t}{tail}" for lang in languages for t in tasks
-            for tail in (".", ", with comments.", " and explain how it works.", " and give an example of its use.")]
-    sentences = ("Where is the nearest train station?", "I would like a cup of coffee, please.", "The meeting starts at nine.",
-                 "My sister lives in a small town by the sea.", "It has been raining since this morning.",
-                 "Could you open the window?", "The children are playing in the garden.", "We are looking for a hotel.",
-                 "He forgot his keys at the office.", "The book that you gave me is wonderful.", "How much does this cost?",
-                 "She has worked here for ten years.", "Please send me the report before Friday.", "I do not understand.",
-                 "The museum is closed on Mondays.", "Winter in the mountains is long and cold.", "Good night and sleep well.",
-                 "They bought a new house last year.", "I am learning to play the piano.", "Dinner will be ready soon.",
-                 "Can you recommend a good restaurant?", "The bus was late again.", "My favourite colour is blue.",
-                 "We should protect the forests.", "Thank you for your help.", "The cat is asleep on the sofa.")
-    translation = [f"{how.format(lang)}{s}" for lang in _LANGUAGES[:-1] for s in sentences
-                   for how in ("Translate into {}: ", "Translate the following sentence into {}:\n\n", "How do I say this in {}? ")]
-    sums = (lambda: "What is {} {} {}?".format(rng.randint(2, 999), rng.choice("+-*"), rng.randint(2, 99)),
-            lambda: "Solve for x: {}x + {} = {}".format(rng.randint(2, 12), rng.randint(1, 40), rng.randint(41, 120)),
-            lambda: "A shop sells pens at ${} each. How much do {} pens cost, with a discount of {}%?".format(
-                rng.randint(2, 9), rng.randint(3, 30), rng.choice((5, 10, 20, 25))),
-            lambda: "A car travels {} km in {} hours. What is its average speed?".format(rng.randint(60, 600), rng.randint(2, 8)),
-            lambda: "A rectangle is {} cm long and {} cm wide. Find its area and perimeter.".format(rng.randint(3, 40), rng.randint(2, 30)),
-            lambda: "What is {}% of {}?".format(rng.choice((5, 10, 12, 15, 20, 30, 75)), rng.randint(20, 900)),
-            lambda: "Find the derivative of f(x) = {}x^{} + {}x.".format(rng.randint(2, 9), rng.randint(2, 6), rng.randint(2, 20)),
-            lambda: "There are {} red and {} blue marbles in a bag. What is the probability of drawing a red one?".format(
-                rng.randint(2, 12), rng.randint(2, 12)))
+    chat = [a.format(t) for a in _ASKS[3:] for t in _TOPICS]
+    question = [a.format(t) for a in _ASKS[:4] for t in _TOPICS] + [f"{w} {t}?" for w in _WHYS for t in _TOPICS]
+    code = [f"Write a {lang} function that {t}{tail}" for lang in _PROGRAMMING for t in _TASKS for tail in _TAILS]
+    translation = [f"{how.format(lang)}{s}" for lang in _LANGUAGES[:-1] for s in _SENTENCES for how in _TRANSLATE]
+    sums = _sums(rng)
     mathematics = (rng.choice(sums)() for _ in itertools.count())
+    summary = _product(rng, ("Summarize what is known about",), _TOPICS,
+                       ("in two sentences.", "in one paragraph.", "for a busy reader.", "as bullet points."))
     return {"chat": _shuffled(rng, chat), "question": _shuffled(rng, question), "code": _shuffled(rng, code),
-            "translation": _shuffled(rng, translation), "mathematics": mathematics,
-            "summary": _product(rng, ("Summarize what is known about",), [t for t in _TOPICS],
-                                ("in two sentences.", "in one paragraph.", "for a busy reader.", "as bullet points."))}
+            "translation": _shuffled(rng, translation), "mathematics": mathematics, "summary": summary}

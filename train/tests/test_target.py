@@ -83,6 +83,10 @@ def test_gguf_formats(tmp_path):
     assert file.meta == {"general.architecture": "llama", "n": [1, 2, 3]}
     for name, (_, _, want) in data.items():
         assert np.array_equal(file.tensor(name), want.astype(np.float32)), name
+    for cut, message in ((len(head) - 9, "cut off in its header"), (len(head) + 40, "is cut off or misshapen")):
+        path.write_bytes((head + b"\0" * (-len(head) % 32) + body)[:cut])
+        with pytest.raises(ValueError, match=message):
+            gguf.GGUF(str(path)).tensor("c")
     path.write_bytes(b"GGML" + head[4:])
     with pytest.raises(ValueError, match="not a GGUF"):
         gguf.GGUF(str(path))

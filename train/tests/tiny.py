@@ -30,9 +30,10 @@ def write(folder, layers=8, hidden=64, heads=4, kv_heads=2, ffn=96, seed=0):
          "lm_head.weight": random(vocab, hidden) * 3}
     for i in range(layers):
         p = f"model.layers.{i}."
+        a = p + "self_attn."
         w |= {p + "input_layernorm.weight": torch.ones(hidden), p + "post_attention_layernorm.weight": torch.ones(hidden),
-              p + "self_attn.q_proj.weight": random(heads * dim, hidden), p + "self_attn.k_proj.weight": random(kv_heads * dim, hidden),
-              p + "self_attn.v_proj.weight": random(kv_heads * dim, hidden), p + "self_attn.o_proj.weight": random(hidden, heads * dim),
+              a + "q_proj.weight": random(heads * dim, hidden), a + "k_proj.weight": random(kv_heads * dim, hidden),
+              a + "v_proj.weight": random(kv_heads * dim, hidden), a + "o_proj.weight": random(hidden, heads * dim),
               p + "mlp.gate_proj.weight": random(ffn, hidden), p + "mlp.up_proj.weight": random(ffn, hidden),
               p + "mlp.down_proj.weight": random(hidden, ffn)}
     save_file(w, os.path.join(folder, "model.safetensors"))
