@@ -19,7 +19,8 @@ type reporter struct {
 	wake     chan struct{} // has a value when a request has come
 
 	mu      sync.Mutex
-	seen    engine.Stats  // at the last tick
+	seen    engine.Stats  // at the last prefill line, or the last tick without one due
+	taken   int64         // steps when prompt tokens were first seen that have no line yet; -1 if all have
 	line    engine.Stats  // at the last decode line
 	mark    time.Time     // of the last tick
 	elapsed time.Duration // since the last decode line, idle time left out: else the first rate after a rest means nothing
@@ -73,7 +74,7 @@ func (s *Server) runReport(ctx context.Context) {
 			case <-tick.C:
 				busy = s.busy() > 0
 			}
-			r.observe(time.Now(), (*e).Stats())
+			r.observe(time.Now(), (*e).Stats(), !busy)
 		}
 		tick.Stop()
 	}
@@ -83,7 +84,7 @@ func (s *Server) runReport(ctx context.Context) {
 func (r *reporter) reset(now time.Time, st engine.Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen, r.line, r.base, r.mark, r.elapsed = st, st, st, now, 0
+	r.seen, r.line, r.base, r.mark, r.elapsed, r.taken = st, st, st, now, 0, -1
 }
 
 // resume tells that a rest ends.
@@ -93,22 +94,27 @@ func (r *reporter) resume(now time.Time) {
 	r.mark = now
 }
 
-// observe takes the counters of a tick and writes the lines that are due.
-func (r *reporter) observe(now time.Time, st engine.Stats) {
+// observe takes the counters of a tick and writes the lines that are due; last says that a rest follows.
+func (r *reporter) observe(now time.Time, st engine.Stats, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.elapsed += now.Sub(r.mark)
 	r.mark = now
-	if st.PromptTokens > r.seen.PromptTokens {
+	switch {
+	case st.PromptTokens == r.seen.PromptTokens:
+		r.seen = st
+	case r.taken < 0 && !last:
+		r.taken = st.Steps // the pass over them may still run: the line waits for the end of the step
+	case last || st.Steps > r.taken:
 		r.prefillLine(st)
+		r.seen, r.taken = st, -1
 	}
 	if st.Steps-r.line.Steps >= r.interval && st.OutputTokens > r.line.OutputTokens {
 		r.decodeLine(st)
 	}
-	r.seen = st
 }
 
-// prefillLine writes what has been taken in since the last tick. The spelling is SGLang's (0.5.9).
+// prefillLine writes what has been taken in since the last one. The spelling is SGLang's (0.5.9).
 func (r *reporter) prefillLine(st engine.Stats) {
 	ended := func(s *engine.Stats) int64 { return int64(s.Running) + s.Finished + s.Cancelled + s.Failed }
 	cached := st.CachedTokens - r.seen.CachedTokens

@@ -23,16 +23,21 @@ func TestReport(t *testing.T) {
 	r.resume(now)
 	st.PromptTokens, st.CachedTokens, st.Running, st.Waiting, st.BlocksUsed = 100, 36, 2, 1, 5
 	st.Time[engine.PhasePrefill] = 100 * time.Millisecond
-	r.observe(now.Add(100*time.Millisecond), st)
+	r.observe(now.Add(50*time.Millisecond), st, false) // the pass runs
+	if log.String() != "" {
+		t.Errorf("a line before the pass has ended: %s", log)
+	}
+	st.Steps = 1
+	r.observe(now.Add(100*time.Millisecond), st, false)
 	for range 40 {
 		st.Draft.Record(3, 3, 1)
 	}
 	st.Steps, st.OutputTokens = 39, 78
-	r.observe(now.Add(900*time.Millisecond), st)
+	r.observe(now.Add(900*time.Millisecond), st, false)
 	st.Steps, st.OutputTokens = 40, 80
-	r.observe(now.Add(time.Second), st)
+	r.observe(now.Add(time.Second), st, false)
 	st.Steps, st.OutputTokens, st.Running = 80, 120, 1
-	r.observe(now.Add(2*time.Second), st)
+	r.observe(now.Add(2*time.Second), st, true)
 	want := []string{
 		"Prefill batch, #new-seq: 2, #new-token: 64, #cached-token: 36, token usage: 0.50, #running-req: 2, #queue-req: 1, cuda graph: False, input throughput (token/s): 640.00",
 		"Decode batch, #running-req: 2, #token: 80, token usage: 0.50, accept len: 2.00, accept rate: 0.33, cuda graph: False, gen throughput (token/s): 80.00, #queue-req: 1",
