@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 			)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"waitfor": waitFor, "damage": damage, "exportfiles": exportFiles, "cut": cut, "long": long, "unhex": unhex,
+			"waitfor": waitFor, "damage": damage, "exportfiles": exportFiles, "cut": cut, "long": long, "unhex": unhex, "freeport": freePort, "ask": ask,
 		},
 	})
 }

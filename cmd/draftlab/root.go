@@ -20,6 +20,7 @@ standard output and progress to standard error; with --json the result is one JS
 		newPull(env),
 		newModel(env),
 		newGenerate(env),
+		newServe(env),
 		newMicrobench(env),
 		newVersion(env),
 	)

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"draftlab/engine"
+	"draftlab/engine/draft"
+)
+
+// draftFlags are the flags of every command that speculates.
+type draftFlags struct {
+	drafter                  string
+	steps, topk, draftTokens int
+	pMin                     float64
+}
+
+// defaultSteps is the depth of a chain that is not asked for otherwise: with the drafters that others publish the fourth draft is
+// accepted too rarely to pay much, and a deeper chain that is not accepted costs.
+const defaultSteps = 3
+
+// draftHelp is the part of such a command's manual about drafting.
+const draftHelp = `
+
+DRAFTER is a directory with an EAGLE-3 checkpoint for the model, "ngram" (look-up in the text so far),
+"random" (a head of the model's shape with seeded random weights, to study cost), "none", or "auto": the
+drafter that comes with the model, and plain decoding where there is none. The output is that of plain
+decoding with any of them.`
+
+func (f *draftFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.drafter, "drafter", "auto", "speculate with this `DRAFTER`")
+	fl.IntVar(&f.steps, "steps", defaultSteps, "draft up to `N` tokens on a path; 0 is plain decoding")
+	fl.IntVar(&f.topk, "topk", 1, "let a drafted token have up to `N` branches; 1 is a chain")
+	fl.IntVar(&f.draftTokens, "draft-tokens", 0, "verify up to `N` tokens in a pass, the last emitted one included; 0 is steps+1")
+	fl.Float64Var(&f.pMin, "draft-p-min", 0, "end a draft where the product of its probabilities falls below `P`")
+}
+
+// apply puts the drafter and the way of speculating into an engine's options. A drafter is loaded even if --steps is 0, for
+// requests that ask for it.
+func (f *draftFlags) apply(cmd *cobra.Command, o *engine.Options) error {
+	if !(f.pMin >= 0 && f.pMin <= 1) {
+		return usage(cmd, "--draft-p-min %v: want 0 to 1", f.pMin)
+	}
+	o.Spec = engine.Spec{Drafter: engine.DraftModel, PMin: float32(f.pMin)}
+	switch f.drafter {
+	case "auto", string(engine.DraftNone):
+		for _, name := range []string{"steps", "topk", "draft-tokens"} {
+			if cmd.Flags().Changed(name) && f.steps > 0 {
+				return usage(cmd, "--%s needs a --drafter: ngram, random or a checkpoint's directory", name)
+			}
+		}
+		o.Spec = engine.Spec{Drafter: engine.DraftNone}
+		return nil
+	case string(engine.DraftNgram):
+		o.Spec.Drafter = engine.DraftNgram
+	case "":
+		return usage(cmd, "--drafter is empty: want auto, none, ngram, random or a checkpoint's directory")
+	default:
+		o.Drafter = f.drafter
+	}
+	if f.steps == 0 {
+		o.Spec = engine.Spec{Drafter: engine.DraftNone}
+		return nil
+	}
+	o.Spec.Shape = draft.Shape{Steps: f.steps, TopK: f.topk, DraftTokens: f.draftTokens}
+	if f.draftTokens == 0 {
+		o.Spec.Shape.DraftTokens = f.steps + 1
+	}
+	if err := o.Spec.Shape.Validate(); err != nil {
+		return usage(cmd, "--steps, --topk, --draft-tokens: %v", err)
+	}
+	return nil
+}
