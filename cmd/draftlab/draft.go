@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"draftlab/drafters"
 	"draftlab/engine"
 	"draftlab/engine/draft"
 )
@@ -37,13 +38,17 @@ func (f *draftFlags) register(cmd *cobra.Command) {
 
 // apply puts the drafter and the way of speculating into an engine's options. A drafter is loaded even if --steps is 0, for
 // requests that ask for it.
-func (f *draftFlags) apply(cmd *cobra.Command, o *engine.Options) error {
+func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine.Options) error {
 	if !(f.pMin >= 0 && f.pMin <= 1) {
 		return usage(cmd, "--draft-p-min %v: want 0 to 1", f.pMin)
 	}
+	drafter, err := f.resolve(env, model)
+	if err != nil {
+		return err
+	}
 	o.Spec = engine.Spec{Drafter: engine.DraftModel, PMin: float32(f.pMin)}
-	switch f.drafter {
-	case "auto", string(engine.DraftNone):
+	switch drafter {
+	case string(engine.DraftNone):
 		for _, name := range []string{"steps", "topk", "draft-tokens"} {
 			if cmd.Flags().Changed(name) && f.steps > 0 {
 				return usage(cmd, "--%s needs a --drafter: ngram, random or a checkpoint's directory", name)
@@ -56,7 +61,7 @@ func (f *draftFlags) apply(cmd *cobra.Command, o *engine.Options) error {
 	case "":
 		return usage(cmd, "--drafter is empty: want auto, none, ngram, random or a checkpoint's directory")
 	default:
-		o.Drafter = f.drafter
+		o.Drafter = drafter
 	}
 	if f.steps == 0 {
 		o.Spec = engine.Spec{Drafter: engine.DraftNone}
@@ -70,4 +75,20 @@ func (f *draftFlags) apply(cmd *cobra.Command, o *engine.Options) error {
 		return usage(cmd, "--steps, --topk, --draft-tokens: %v", err)
 	}
 	return nil
+}
+
+// resolve replaces "auto" by the directory of the drafter that comes with a model, or by "none".
+func (f *draftFlags) resolve(env *Env, model string) (string, error) {
+	if f.drafter != "auto" {
+		return f.drafter, nil
+	}
+	name := drafters.For(model)
+	if name == "" {
+		return string(engine.DraftNone), nil
+	}
+	dir := env.cacheDir("drafters")
+	if dir == "" {
+		return "", withHint("there is no cache directory to unpack the drafter in", "set DRAFTLAB_CACHE to a directory, or give --drafter none")
+	}
+	return drafters.Unpack(name, dir)
 }

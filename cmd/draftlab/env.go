@@ -49,8 +49,8 @@ func systemEnv() *Env {
 // progress returns the progress display on standard error.
 func (e *Env) progress() ui.Progress { return ui.NewProgress(e.Stderr, e.IsTerminal(e.Stderr)) }
 
-// modelDir returns the directory of the named models, "" if neither the user nor the system names one.
-func (e *Env) modelDir() string {
+// cacheDir returns a directory of draftlab's cache, "" if neither the user nor the system names one.
+func (e *Env) cacheDir(name string) string {
 	dir := e.Getenv("DRAFTLAB_CACHE")
 	if dir == "" && e.UserCache != "" {
 		dir = filepath.Join(e.UserCache, "draftlab")
@@ -58,7 +58,7 @@ func (e *Env) modelDir() string {
 	if dir == "" {
 		return ""
 	}
-	return filepath.Join(dir, "models")
+	return filepath.Join(dir, name)
 }
 
 // hfHome returns the directory of the Hugging Face hub's own tools, "" if there is none.
@@ -85,7 +85,7 @@ func (e *Env) hub() *hub.Hub {
 		hfCache = filepath.Join(hfHome, "hub")
 	}
 	return hub.New(hub.Config{
-		Dir:        e.modelDir(),
+		Dir:        e.cacheDir("models"),
 		Models:     e.Models,
 		Pip:        e.pip(),
 		Environ:    e.Environ,

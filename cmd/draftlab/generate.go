@@ -33,7 +33,22 @@ type generation struct {
 	FinishReason   string             `json:"finish_reason"`
 	Usage          generationUsage    `json:"usage"`
 	Timing         generationTiming   `json:"timing"`
+	Spec           *generationSpec    `json:"spec,omitempty"` // if it speculated
 	Config         generationSettings `json:"settings"`
+}
+
+// generationSpec is what drafts were worth. The accept length is 1 + accepted/cycles: the target's own token of each cycle
+// counts, the one that the prompt gave does not.
+type generationSpec struct {
+	Drafter         string  `json:"drafter"`
+	Steps           int     `json:"steps"`
+	TopK            int     `json:"topk"`
+	DraftTokens     int     `json:"draft_tokens"`
+	Cycles          int64   `json:"cycles"`
+	Drafted         int64   `json:"drafted"`
+	Accepted        int64   `json:"accepted"`
+	AcceptLength    float64 `json:"accept_length"`
+	AcceptHistogram []int64 `json:"accept_histogram"` // cycles that accepted 0, 1, 2, … drafted tokens
 }
 
 type generationUsage struct {
@@ -62,6 +77,7 @@ type generationSettings struct {
 // generateFlags are the command line of generate.
 type generateFlags struct {
 	modelFlags
+	draftFlags
 	maxTokens, context int
 	raw                bool
 	sampling           sample.Params
@@ -82,7 +98,7 @@ above 0; then the text depends on --seed alone, not on threads or machine load.
 A random model has no tokenizer: PROMPT is the number of prompt tokens, and the output is token ids.
 
 The JSON document is {"model", "text", "prompt_token_ids", "token_ids", "finish_reason", "usage", "timing", …}, with
-"finish_reason" "stop" if the model ended its text and "length" if --max-tokens or the context did.` + randomHelp + exitHelp,
+"finish_reason" "stop" if the model ended its text and "length" if --max-tokens or the context did.` + randomHelp + draftHelp + exitHelp,
 		Example: `  draftlab generate "Why is the sky blue?"
   draftlab generate --raw --max-tokens 40 "def fibonacci(n):"
   draftlab generate --temperature 0.8 --top-p 0.95 --seed 7 "Write a haiku about rain."
@@ -96,7 +112,8 @@ The JSON document is {"model", "text", "prompt_token_ids", "token_ids", "finish_
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runGenerate(env, cmd, &f, args[0]) },
 	}
-	f.register(env, cmd)
+	f.modelFlags.register(env, cmd)
+	f.draftFlags.register(cmd)
 	fl := cmd.Flags()
 	fl.IntVar(&f.maxTokens, "max-tokens", 256, "stop after `N` tokens")
 	fl.IntVar(&f.context, "context", 0, "reserve memory for `N` tokens of prompt and output; 0 is the model's limit")
@@ -127,8 +144,12 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	if err != nil {
 		return err
 	}
+	opt := engine.Options{Context: f.context, Seed: f.sampling.Seed}
+	if err := f.apply(env, cmd, f.model, &opt); err != nil {
+		return err
+	}
 	start := time.Now()
-	e, err := f.open(cmd.Context(), env, cmd, engine.Options{Context: f.context, Seed: f.sampling.Seed})
+	e, err := f.open(cmd.Context(), env, cmd, opt)
 	if err != nil {
 		return err
 	}
@@ -146,7 +167,7 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	if tok := e.Tokenizer(); tok != nil {
 		req.Stop = tok.IsEOG
 	}
-	res, err := e.Generate(cmd.Context(), req, out.emit)
+	res, err := e.Generate(cmd.Context(), req, func(t engine.Token) error { return out.emit(t.ID) })
 	if err := cmp.Or(err, out.finish()); err != nil {
 		return contextHint(err, e)
 	}
@@ -311,10 +332,10 @@ func report(e *engine.Engine, f *generateFlags, req *engine.Request, res *engine
 	info := e.Device().Info()
 	g := &generation{
 		Model: f.model, RandomWeights: e.Tokenizer() == nil, Text: text,
-		PromptTokenIDs: req.Prompt, TokenIDs: res.Tokens, FinishReason: string(res.Finish),
+		PromptTokenIDs: req.Prompt, TokenIDs: res.IDs(), FinishReason: string(res.Finish),
 		Usage: generationUsage{len(req.Prompt), len(res.Tokens), len(req.Prompt) + len(res.Tokens)},
 		Timing: generationTiming{
-			LoadMS: ms(load), TTFTMS: ms(res.First), PrefillTokS: perSecond(len(req.Prompt), res.Prefill), DecodeTokS: perSecond(res.Steps, res.Decode),
+			LoadMS: ms(load), TTFTMS: ms(res.First), PrefillTokS: perSecond(len(req.Prompt), res.Prefill), DecodeTokS: perSecond(len(res.Tokens)-1, res.Decode),
 		},
 		Config: generationSettings{
 			Threads: info.Threads, ISA: info.ISA, MaxTokens: f.maxTokens, Temperature: f.sampling.Temperature,
@@ -324,6 +345,14 @@ func report(e *engine.Engine, f *generateFlags, req *engine.Request, res *engine
 	if g.TokenIDs == nil {
 		g.TokenIDs = []int32{}
 	}
+	if spec := e.Options().Spec; spec.Drafter != engine.DraftNone {
+		d := &res.Draft
+		g.Spec = &generationSpec{
+			Drafter: string(spec.Drafter), Steps: spec.Shape.Steps, TopK: spec.Shape.TopK, DraftTokens: spec.Shape.DraftTokens,
+			Cycles: d.Cycles, Drafted: d.Drafted, Accepted: d.Accepted, AcceptLength: d.AcceptLength(),
+			AcceptHistogram: d.AppendHistogram([]int64{}),
+		}
+	}
 	return g
 }
 
@@ -331,7 +360,7 @@ func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
 // perSecond is n over d, 0 if nothing was done.
 func perSecond(n int, d time.Duration) float64 {
-	if n == 0 || d <= 0 {
+	if n <= 0 || d <= 0 {
 		return 0
 	}
 	return float64(n) / d.Seconds()

@@ -120,9 +120,9 @@ func (f *serveFlags) check(env *Env, cmd *cobra.Command) error {
 const maxRequests = 1 << 16
 
 // options are the engine's.
-func (f *serveFlags) options(cmd *cobra.Command) (engine.Options, error) {
+func (f *serveFlags) options(env *Env, cmd *cobra.Command) (engine.Options, error) {
 	o := engine.Options{Context: f.context, MaxRunning: f.maxRunning, MaxWaiting: f.maxQueued}
-	if err := f.apply(cmd, &o); err != nil {
+	if err := f.apply(env, cmd, f.model, &o); err != nil {
 		return o, err
 	}
 	own := o.Spec.Shape
@@ -148,7 +148,7 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 	if err := f.check(env, cmd); err != nil {
 		return err
 	}
-	o, err := f.options(cmd)
+	o, err := f.options(env, cmd)
 	if err != nil {
 		return err
 	}
