@@ -131,6 +131,7 @@ func (e *Engine) prefill(chunks []sched.Chunk) {
 				s.tree.Reset(0)
 				o = e.walk(s, &s.tree, out)
 				s.deliver(e.fresh)
+				e.emitted(o.emitted)
 			}
 			out++
 		}
@@ -241,9 +242,18 @@ func (e *Engine) acceptCycle(s *sequence, st sched.Step) {
 	depth, nodes := s.tree.MaxDepth(), s.tree.N-1
 	accepted := min(len(s.path)-1, s.last.emitted)
 	s.deliverCycle(e.fresh, nodes, depth, accepted)
+	e.emitted(s.last.emitted)
 	if s.spec.Drafter != DraftNone {
 		e.count.update(func(c *Stats) { c.Draft.Record(nodes, depth, accepted) })
 	}
+}
+
+// emitted counts output tokens.
+func (e *Engine) emitted(n int) {
+	e.count.update(func(c *Stats) {
+		c.OutputTokens += int64(n)
+		c.LastToken = time.Now()
+	})
 }
 
 // walk follows the target's own choices through a tree whose rows have logits from output row out on: each choice is a token of the

@@ -13,6 +13,9 @@ const (
 	// reuseBytes bounds it when several tiles use the same weights: they should stay in the first-level
 	// cache beside a tile of activations. Found on 32–48 KiB caches; larger loses to misses, smaller to calls.
 	reuseBytes = 16 << 10
+	// fewBytes bounds it when a few tiles use them: they come from memory at nearly its speed, which two long streams
+	// reach and short ones do not, and are read again from the second-level cache.
+	fewBytes = 128 << 10
 	// gluBlocks is how many 32-column blocks of a SwiGLU are computed before they are quantised: the
 	// scratch (tile rows × 32 · gluBlocks floats, twice) should stay in the first-level cache.
 	gluBlocks = 8
@@ -77,13 +80,21 @@ func (w *worker) multiply(m *matrix, x *operand, rows, from, to int, y []float32
 	}
 }
 
-// chunk is how many groups one kernel call takes if so many rows are multiplied with them.
+// chunk is how many groups one kernel call takes if so many rows are multiplied with them: an even number
+// where it can be, since kernels read a call's first and second half side by side.
 func (m *matrix) chunk(rows int) int {
 	limit := reuseBytes
-	if rows <= kernel.TileRows {
+	switch {
+	case rows <= kernel.TileRows:
 		limit = streamBytes
+	case rows <= wideTiles*kernel.TileRows:
+		limit = fewBytes
 	}
-	return max(1, limit*m.groups/int(m.bytes))
+	n := max(1, limit*m.groups/int(m.bytes))
+	if n > 1 {
+		n &^= 1
+	}
+	return n
 }
 
 // widened is a copy of some groups of a matrix, its 4-bit codes made 8-bit ones, which the kernels need not unpack.
