@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"draftlab/engine/invariants"
 )
 
 // Spinning limits, in polls of a flag (about a nanosecond each on a current processor).
@@ -17,6 +19,15 @@ const (
 	// a wake-up of some 50 µs in the first step of most passes.
 	spinIdle = 1_000_000
 )
+
+// polls returns a spinning limit for this build: under the race detector, which switches the self-checks on as well, a
+// poll takes some fifty times as long, and with more workers than cores every barrier would take milliseconds.
+func polls(limit int) int {
+	if invariants.Enabled {
+		return limit / 64
+	}
+	return limit
+}
 
 // padded is an atomic on a cache line of its own.
 type padded struct {
@@ -78,7 +89,7 @@ func (p *pool) work(id int) {
 
 // await returns true once a job after the seen ones has started, false when the pool closes.
 func (p *pool) await(seen uint32) bool {
-	for range spinIdle {
+	for range polls(spinIdle) {
 		if p.job.Load() != seen {
 			return true
 		}
@@ -118,7 +129,7 @@ func (p *pool) barrier() {
 		return
 	}
 	for i := 0; p.phase.Load() == ph; i++ {
-		if i >= spinBarrier {
+		if i >= polls(spinBarrier) {
 			runtime.Gosched()
 		}
 	}
