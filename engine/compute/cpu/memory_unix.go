@@ -12,7 +12,7 @@ import (
 const hugePage = 2 << 20
 
 // mapMemory maps n zero bytes aligned to a huge page; if huge, the system is advised to back them with
-// huge pages, which raises the read bandwidth of one core (docs/LOG.md).
+// huge pages, which spares a core most of its page walks.
 func mapMemory(n int, huge bool) (data []byte, free func(), err error) {
 	raw, err := unix.Mmap(-1, 0, n+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
