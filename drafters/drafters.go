@@ -1,7 +1,7 @@
 // Package drafters carries the drafters that ship with draftlab, each a checkpoint directory with a model card. [Unpack] writes one
-// where it can be loaded from; [For] names the one that belongs to a named model.
+// where it can be loaded from.
 //
-// It knows nothing of their format.
+// It knows nothing of their format, nor which model each is for (package hub does).
 package drafters
 
 import (
@@ -15,14 +15,6 @@ import (
 
 //go:embed smollm2-135m-instruct-eagle3/config.json smollm2-135m-instruct-eagle3/model.safetensors
 var files embed.FS
-
-// For returns the name of the drafter that was trained for a named model, "" if there is none.
-func For(model string) string {
-	if model == "smollm2" {
-		return "smollm2-135m-instruct-eagle3"
-	}
-	return ""
-}
 
 // Unpack writes a shipped drafter into a directory of its name under dir, unless it is there already, and returns that directory. Each file
 // appears whole or not at all, so that several processes may unpack at once.

@@ -82,7 +82,7 @@ func (f *draftFlags) resolve(env *Env, model string) (string, error) {
 	if f.drafter != "auto" {
 		return f.drafter, nil
 	}
-	name := drafters.For(model)
+	name := env.drafterOf(model)
 	if name == "" {
 		return string(engine.DraftNone), nil
 	}

@@ -61,6 +61,20 @@ func (e *Env) cacheDir(name string) string {
 	return filepath.Join(dir, name)
 }
 
+// drafterOf returns the name of the shipped drafter of a named model, "" if it has none or is not a named one.
+func (e *Env) drafterOf(model string) string {
+	models := e.Models
+	if models == nil {
+		models = hub.Catalogue()
+	}
+	for _, m := range models {
+		if m.Name == model {
+			return m.Drafter
+		}
+	}
+	return ""
+}
+
 // hfHome returns the directory of the Hugging Face hub's own tools, "" if there is none.
 func (e *Env) hfHome() string {
 	if dir := e.Getenv("HF_HOME"); dir != "" {

@@ -29,8 +29,8 @@ func TestExamples(t *testing.T) {
 	defer s.Close()
 	root, _, _ := testEnv(t)
 	for _, cmd := range commands(newRoot(root)) {
-		if cmd.Name() == "serve" {
-			continue // ends when interrupted; scripts run it
+		if cmd.Name() == "serve" || cmd.Name() == "export" {
+			continue // one ends when interrupted, the other needs a drafter and finds what its last example wrote: scripts run them
 		}
 		for line := range strings.Lines(cmd.Example) {
 			runExample(t, s, line)

