@@ -202,6 +202,34 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// TestFlush drops what a finished request left in the prefix cache, with and without someone who runs steps.
+func TestFlush(t *testing.T) {
+	e := open(t, Options{Context: 256})
+	req := Request{Prompt: prompt(100), MaxTokens: 2}
+	generate(t, e, req)
+	if res := generate(t, e, req); res.Cached == 0 {
+		t.Error("the same prompt again found nothing in the cache")
+	}
+	if n := e.Flush(); n == 0 {
+		t.Error("nothing was flushed")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = e.Run(ctx)
+	}()
+	if res := generate(t, e, req); res.Cached != 0 {
+		t.Errorf("%d cached tokens after a flush", res.Cached)
+	}
+	if n := e.Flush(); n == 0 {
+		t.Error("nothing was flushed while steps run")
+	}
+	cancel()
+	<-done
+	e.Flush()
+}
+
 // TestCloseEndsWorkers opens and closes engines and expects no goroutine to stay.
 func TestCloseEndsWorkers(t *testing.T) {
 	before := runtime.NumGoroutine()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"draftlab/engine/sched"
 )
@@ -113,15 +114,28 @@ func (e *Engine) checkSpec(own *Spec) (Spec, error) {
 }
 
 // Flush drops the cached prefixes that no running sequence uses and returns the number of blocks. It may be called by any
-// goroutine while Run runs steps.
+// goroutine, whether or not someone runs steps.
 func (e *Engine) Flush() int {
 	done := make(chan int, 1)
 	e.inbox.mu.Lock()
 	e.inbox.flush = append(e.inbox.flush, done)
 	e.inbox.mu.Unlock()
 	e.inbox.post()
-	return <-done
+	for {
+		if e.driver.TryLock() { // nobody runs steps, or no longer
+			e.receive()
+			e.driver.Unlock()
+		}
+		select {
+		case n := <-done:
+			return n
+		case <-time.After(flushRetry):
+		}
+	}
 }
+
+// flushRetry is how long Flush waits for the step in progress before it looks again whether anyone runs steps.
+const flushRetry = 20 * time.Millisecond
 
 // receive takes what others have left: it runs between steps.
 func (e *Engine) receive() {
