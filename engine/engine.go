@@ -107,6 +107,9 @@ func Open(o Options) (*Engine, error) {
 	return e, nil
 }
 
+// SpeculationPays reports whether this machine's kernels serve several rows of a pass at little more than the cost of one.
+func SpeculationPays() bool { return kernel.Best().Amortises }
+
 // resolve fills in what is 0 and refuses what contradicts itself.
 func (o *Options) resolve() error {
 	o.MaxRunning, o.MaxWaiting = max(o.MaxRunning, 1), max(o.MaxWaiting, 1)

@@ -83,7 +83,7 @@ func (f *draftFlags) resolve(env *Env, model string) (string, error) {
 		return f.drafter, nil
 	}
 	name := env.drafterOf(model)
-	if name == "" {
+	if name == "" || !engine.SpeculationPays() {
 		return string(engine.DraftNone), nil
 	}
 	dir := env.cacheDir("drafters")
