@@ -1,6 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
 	"draftlab/drafters"
@@ -61,6 +66,10 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 	case "":
 		return usage(cmd, "--drafter is empty: want auto, none, ngram, random or a checkpoint's directory")
 	default:
+		if _, err := os.Stat(filepath.Join(drafter, "config.json")); err != nil && drafter != engine.RandomDrafter {
+			return withHint(fmt.Sprintf("--drafter %s: no checkpoint there: %v", drafter, err),
+				"a drafter is auto, none, ngram, random or the directory of an EAGLE-3 checkpoint")
+		}
 		o.Drafter = drafter
 	}
 	if f.steps == 0 {
@@ -86,9 +95,20 @@ func (f *draftFlags) resolve(env *Env, model string) (string, error) {
 	if name == "" || !engine.SpeculationPays() {
 		return string(engine.DraftNone), nil
 	}
+	unpacked, err := unpackDrafter(env, name)
+	if err != nil {
+		// The model may lie in a place that only its administrator writes to; the text is the same without a drafter.
+		fmt.Fprintf(env.Stderr, "note: decoding without the model's drafter, which cannot be unpacked: %v; "+
+			"set DRAFTLAB_CACHE to a directory that can be written to\n", err)
+		return string(engine.DraftNone), nil
+	}
+	return unpacked, nil
+}
+
+func unpackDrafter(env *Env, name string) (string, error) {
 	dir := env.cacheDir("drafters")
 	if dir == "" {
-		return "", withHint("there is no cache directory to unpack the drafter in", "set DRAFTLAB_CACHE to a directory, or give --drafter none")
+		return "", errors.New("there is no cache directory")
 	}
 	return drafters.Unpack(name, dir)
 }
