@@ -279,11 +279,15 @@ func realModel(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("needs the default target")
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
+	cache := os.Getenv("DRAFTLAB_CACHE")
+	if cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatalf("no cache directory (%v): set DRAFTLAB_CACHE", err)
+		}
+		cache = filepath.Join(dir, "draftlab")
 	}
-	path := filepath.Join(cache, "draftlab", "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
+	path := filepath.Join(cache, "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%v; run: go run ./cmd/draftlab pull smollm2 (or: go test -short)", err)
 	}
