@@ -14,6 +14,10 @@ import (
 
 // load makes a tiny model that is large enough for a measurement.
 func load(t *testing.T) (*cpu.Device, *model.Model) {
+	t.Helper()
+	if testing.Short() && !kernel.Best().Amortises {
+		t.Skip("nothing here depends on the kernels, and the generic ones are slow")
+	}
 	dev, err := cpu.New(min(2, runtime.NumCPU()), kernel.Best())
 	if err != nil {
 		t.Fatal(err)

@@ -183,7 +183,11 @@ func TestBitsOverThreads(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := read(t, m, text(40, m.cfg.Vocab), 7, 1)
+				ids := text(40, m.cfg.Vocab)
+				if !kernel.Best().Amortises {
+					ids = ids[:8] // the oracle is slow
+				}
+				got := read(t, m, ids, 7, 1)
 				if threads == 1 {
 					want[family] = got
 				} else if d := want[family].diff(got); d != "" {
