@@ -3,12 +3,11 @@ package model
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"draftlab/engine/compute/cpu/kernel"
+	"draftlab/engine/enginetest"
 	"draftlab/engine/invariants"
 )
 
@@ -276,30 +275,8 @@ func TestBitsOfTrees(t *testing.T) {
 	})
 }
 
-// realModel is the path of the default target in the user's cache. Where it is missing the test fails, with
-// the remedy: a skip would hide that the claim about the real model went unchecked.
-func realModel(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the default target")
-	}
-	cache := os.Getenv("DRAFTLAB_CACHE")
-	if cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatalf("no cache directory (%v): set DRAFTLAB_CACHE", err)
-		}
-		cache = filepath.Join(dir, "draftlab")
-	}
-	path := filepath.Join(cache, "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v; run: go run ./cmd/draftlab pull smollm2 (or: go test -short)", err)
-	}
-	return path
-}
-
 func TestBitsOfRealModel(t *testing.T) {
-	path := realModel(t)
+	path := enginetest.DefaultTarget(t)
 	var want trace
 	for threads := 1; threads <= 4; threads++ {
 		t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
@@ -329,7 +306,7 @@ func TestBitsOfRealModel(t *testing.T) {
 
 // TestRealModelCost: the default target is what the arithmetic of the project rests on.
 func TestRealModelCost(t *testing.T) {
-	m, err := Load(newCPU(t, 2, kernel.Best()), realModel(t), Options{Blocks: 1, MaxRows: 1, MaxSeqs: 1, MaxOut: 1})
+	m, err := Load(newCPU(t, 2, kernel.Best()), enginetest.DefaultTarget(t), Options{Blocks: 1, MaxRows: 1, MaxSeqs: 1, MaxOut: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,32 +10,9 @@ import (
 	"testing"
 
 	"draftlab/engine/compute/cpu/kernel"
+	"draftlab/engine/enginetest"
 	"draftlab/engine/model"
 )
-
-const targetFile = "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-// target returns the path of the default target. Its absence is a failure, since parity with a real model is what these
-// tests are for; -short leaves them out.
-func target(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the default target, which -short leaves out")
-	}
-	cache := os.Getenv("DRAFTLAB_CACHE")
-	if cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatalf("no cache directory (%v): set DRAFTLAB_CACHE", err)
-		}
-		cache = filepath.Join(dir, "draftlab")
-	}
-	path := filepath.Join(cache, "models", targetFile)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("the default target is missing (%v)\nfetch it: go run ./cmd/draftlab pull smollm2\nor leave these tests out: go test -short", err)
-	}
-	return path
-}
 
 // realGolden is smollm2.golden.safetensors with its JSON half.
 type realGolden struct {
@@ -78,7 +55,7 @@ var realTaps = []int{2, 15, 27}
 
 // TestGoldenReal compares the float32 path with transformers on the default target's dequantised weights.
 func TestGoldenReal(t *testing.T) {
-	path, g := target(t), readReal(t)
+	path, g := enginetest.DefaultTarget(t), readReal(t)
 	m := load(t, kernel.Best(), path, g.longest(), 64, true, realTaps...)
 	t.Run("prompts", func(t *testing.T) { checkPrompts(t, m, g) })
 	t.Run("greedy", func(t *testing.T) { checkGreedy(t, m, g) })
@@ -110,7 +87,7 @@ func checkPrompts(t *testing.T, m *model.Model, g *realGolden) {
 // TestGoldenQuantised holds the path that users get (quantised weights as they lie in the file, 8-bit activations, float16 keys and values)
 // to the float32 reference: the same arg-max on at least 97 % of positions, and a perplexity within 1 %.
 func TestGoldenQuantised(t *testing.T) {
-	path, g := target(t), readReal(t)
+	path, g := enginetest.DefaultTarget(t), readReal(t)
 	m := load(t, kernel.Best(), path, g.longest(), 64, false, realTaps...)
 	errs, total := worst{}, tally{}
 	kinds := map[string]tally{}

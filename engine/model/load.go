@@ -38,11 +38,18 @@ func Load(dev compute.Device, path string, opt Options) (_ *Model, err error) {
 		// Only Llama files are permuted: llama.cpp rotates halves for Qwen.
 		unpermute: f.Format() == "gguf" && cfg.Arch == Llama,
 	}
-	if err := checkTensors(f, &m.cfg, names); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path(), err)
-	}
-	if err := b.build(); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+	err = f.Guard(func() error {
+		err := checkTensors(f, &m.cfg, names)
+		if err == nil {
+			err = b.build()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Path(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return m, nil
 }

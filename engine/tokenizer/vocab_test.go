@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"draftlab/engine/enginetest"
 	"draftlab/engine/weights"
 )
 
@@ -13,22 +14,7 @@ import (
 // parity with a real vocabulary is what these tests are for; -short leaves them out.
 func openDefault(t testing.TB) *Tokenizer {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the default target, which -short leaves out")
-	}
-	cache := os.Getenv("DRAFTLAB_CACHE")
-	if cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatalf("no cache directory (%v): set DRAFTLAB_CACHE", err)
-		}
-		cache = filepath.Join(dir, "draftlab")
-	}
-	path := filepath.Join(cache, "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("the default target is missing (%v)\nfetch it: go run ./cmd/draftlab pull smollm2\nor leave these tests out: go test -short", err)
-	}
-	f, err := weights.Open(path)
+	f, err := weights.Open(enginetest.DefaultTarget(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 // Guard calls read, which touches tensors of f, and returns its error. If a mapped page cannot be
 // read meanwhile, because the file was truncated or its disk failed, Guard returns an error that
 // names the file, where the program would otherwise end; read has then been left in the middle, as
-// by a panic. It covers only the goroutine that calls it, and passes every other panic on.
+// by a panic. It covers the goroutine that calls it, hence not those that read starts, and passes every other panic on.
 func (f *File) Guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -230,7 +230,7 @@ func (d *Device) addPanel(m *matrix, p *compute.Part, last bool) error {
 	if pn.data, err = d.mem.weights(pn.groups * pn.groupBytes); err != nil {
 		return err
 	}
-	d.pool.run(func(id int) {
+	d.pool.read(func(id int) {
 		from, to := share(pn.groups, id, d.pool.n)
 		for g := from; g < to; g++ {
 			packGroup(pn.data[g*pn.groupBytes:(g+1)*pn.groupBytes], p, g, rowBytes)

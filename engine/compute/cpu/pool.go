@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -71,6 +72,24 @@ func (p *pool) run(do func(worker int)) {
 	p.wakeParked()
 	do(0)
 	p.barrier()
+}
+
+// read is run for a do that reads memory-mapped files. A page that cannot be read panics on the caller's goroutine, which may
+// expect that (Guard of engine/weights does); on a worker's it would end the program.
+func (p *pool) read(do func(worker int)) {
+	var fault atomic.Pointer[any]
+	p.run(func(id int) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if r := recover(); r != nil {
+				fault.Store(&r)
+			}
+		}()
+		do(id)
+	})
+	if r := fault.Load(); r != nil {
+		panic(*r)
+	}
 }
 
 // work is the life of worker id.

@@ -3,41 +3,17 @@ package eagle3
 import (
 	"encoding/binary"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"draftlab/engine/compute/cpu"
 	"draftlab/engine/compute/cpu/kernel"
+	"draftlab/engine/enginetest"
 	"draftlab/engine/model"
 	"draftlab/engine/weights"
 )
 
-const (
-	drafterDir = "../../../drafters/smollm2-135m-instruct-eagle3"
-	targetFile = "SmolLM2-135M-Instruct.Q4_1.gguf"
-)
-
-// defaultTarget returns the path of the default target. Its absence is a failure; -short leaves such tests out.
-func defaultTarget(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the default target, which -short leaves out")
-	}
-	cache := os.Getenv("DRAFTLAB_CACHE")
-	if cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatalf("no cache directory (%v): set DRAFTLAB_CACHE", err)
-		}
-		cache = filepath.Join(dir, "draftlab")
-	}
-	path := filepath.Join(cache, "models", targetFile)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("the default target is missing (%v)\nfetch it: go run ./cmd/draftlab pull smollm2\nor leave these tests out: go test -short", err)
-	}
-	return path
-}
+const drafterDir = "../../../drafters/smollm2-135m-instruct-eagle3"
 
 // golden reads the tensors of a golden file.
 func golden(t *testing.T, path string) map[string][]float32 {
@@ -61,7 +37,7 @@ func golden(t *testing.T, path string) map[string][]float32 {
 // TestGolden holds the shipped drafter, extension and chain, to the trainer's tensors (testdata/README.md): closely in
 // float32, and in what is served by its drafts alone.
 func TestGolden(t *testing.T) {
-	path := defaultTarget(t)
+	path := enginetest.DefaultTarget(t)
 	g := golden(t, filepath.Join("testdata", "smollm2.golden.safetensors"))
 	for _, floats := range []bool{true, false} {
 		dev, err := cpu.New(1, kernel.Best())

@@ -73,11 +73,18 @@ func Load(dev compute.Device, dir string, target *model.Model, opt Options) (_ *
 	defer func() { err = errors.Join(err, f.Close()) }()
 	d := &Drafter{cfg: cfg, opt: opt, dev: dev, target: target}
 	b := &builder{d: d, release: f.Release}
-	if err := b.index(f.Tensors()); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path(), err)
-	}
-	if err := b.build(); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+	err = f.Guard(func() error {
+		err := b.index(f.Tensors())
+		if err == nil {
+			err = b.build()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Path(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return d, nil
 }
