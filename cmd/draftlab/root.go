@@ -22,6 +22,7 @@ standard output and progress to standard error; with --json the result is one JS
 		newGenerate(env),
 		newServe(env),
 		newMicrobench(env),
+		newProfile(env),
 		newVersion(env),
 	)
 	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")

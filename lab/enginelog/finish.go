@@ -1,0 +1,96 @@
+package enginelog
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Report describes the lines so far. The summary can go on.
+func (s *Summary) Report() *Report {
+	r := &Report{Lines: s.lines, First: stamp(s.first), Last: stamp(s.last), Pressure: s.pressure, Decode: []Group{},
+		Boots: []Boot{}, Faults: orEmpty(s.faults), Notices: orEmpty(s.notices), Requests: []Requests{}, Warnings: []string{}}
+	switch {
+	case s.sglang > s.vllm:
+		r.Engine = "sglang"
+	case s.vllm > 0:
+		r.Engine = "vllm"
+	}
+	r.Pressure.Queue, r.Pressure.Usage = s.queue.dist(), s.usage.dist()
+	if s.prompts.Lines > 0 {
+		p := s.prompts
+		p.HitRate = p.Cached / max(1, p.New+p.Cached)
+		p.Throughput = s.promptRate.dist()
+		r.Prefill = &p
+	}
+	for _, ranks := range slices.Sorted(maps.Keys(s.groups)) {
+		if g := s.groups[ranks]; g.Lines > 0 || len(g.iteration) > 0 || len(g.accept) > 0 {
+			r.Decode = append(r.Decode, g.report())
+			r.Warnings = append(r.Warnings, g.warnings()...)
+		}
+	}
+	for i := range s.boots {
+		r.Boots = append(r.Boots, s.boots[i].report())
+	}
+	for key, n := range s.requests {
+		key.Count = n
+		r.Requests = append(r.Requests, key)
+	}
+	slices.SortFunc(r.Requests, func(a, b Requests) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Request, b.Request), cmp.Compare(a.Status, b.Status))
+	})
+	if r.Engine == "vllm" && len(r.Decode) > 0 {
+		r.Warnings = append(r.Warnings, "vLLM's throughput is of an interval and its running requests of one moment: cycle times are rough where load changes")
+	}
+	return r
+}
+
+func orEmpty(m []Message) []Message { return append([]Message{}, m...) }
+
+// stamp writes a time as the logs do, without a year where there is none.
+func stamp(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Year() == 0:
+		return t.Format("01-02 15:04:05")
+	}
+	return t.Format("2006-01-02 15:04:05")
+}
+
+// unsteady reports that the group's every line follows a rest.
+func (g *group) unsteady() bool { return len(g.rate) == 0 && len(g.allRate) > 0 }
+
+func (g *group) report() Group {
+	out := g.Group
+	rate, cycle, plain := g.rate, g.cycle, g.plain
+	if g.unsteady() {
+		rate, cycle, plain, out.AfterRest = g.allRate, g.allCycle, g.allPlain, 0
+	}
+	out.AcceptLength, out.Running, out.Iteration = g.accept.dist(), g.running.dist(), g.iteration.dist()
+	out.Throughput, out.Cycle, out.Plain = rate.dist(), cycle.dist(), plain.dist()
+	return out
+}
+
+// warnings says what the reader of the group's figures must know.
+func (g *group) warnings() (out []string) {
+	name := ""
+	if g.Ranks != "" {
+		name = g.Ranks + ": "
+	}
+	if g.unsteady() {
+		out = append(out, name+"every decode line follows a rest of the server, so throughput and cycle time include pauses and prefill: send longer outputs or a steady load")
+	}
+	if g.WithoutGraph > 0 {
+		out = append(out, fmt.Sprintf("%s%d of %d decode batches that say so ran without a CUDA graph: raise the largest graph's batch size, or find out why capture is off", name, g.WithoutGraph, g.GraphStated))
+	}
+	if d := g.accept.dist(); d != nil && d.N >= 3 && d.Max <= 1.001 {
+		out = append(out, name+"the accept length is 1.00 throughout: no draft is ever accepted; is the drafter one for this target, under the right algorithm name?")
+	}
+	return out
+}
+
+// Span is the time from the first to the last line that has one.
+func (s *Summary) Span() time.Duration { return between(s.first, s.last) }

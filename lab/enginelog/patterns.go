@@ -1,0 +1,131 @@
+package enginelog
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// milestones are the steps of a start-up, under names that hold across versions and engines. Capturing of graphs is named by
+// captureGraph.
+var milestones = []struct{ text, name string }{
+	{"server_args=", "arguments read"},
+	{"Load weight begin", "weights: begin"},
+	{"Load weight end", "weights: loaded"},
+	{"Memory pool end", "key/value memory: allocated"},
+	{"KV Cache is allocated", "key/value memory: allocated"},
+	{"max_total_num_tokens=", "limits settled"},
+	{"The server is fired up and ready to roll!", ReadyName},
+	{"Application startup complete", "HTTP: up"},
+	{"Starting to load model", "weights: begin"},
+	{"Loading weights took", "weights: loaded"},
+	{"Model loading took", "model: loaded"},
+	{"torch.compile took", "compiled"},
+	{"torch.compile takes", "compiled"},
+	{"Available KV cache memory", "key/value memory: measured"},
+	{"GPU KV cache size", "key/value memory: allocated"},
+	{"Graph capturing finished", "graphs: captured"},
+	{"init engine (", "engine: initialised"},
+	{"Starting vLLM", "HTTP: starting"},
+}
+
+// ReadyName is the milestone after which SGLang answers.
+const ReadyName = "ready"
+
+var (
+	captureGraph = regexp.MustCompile(`(?i)^Capture (?:(.{1,60}?) )?cuda graph\b.*?\b(begin|end)\b`)
+	seconds      = regexp.MustCompile(`(\d+(?:\.\d+)?) ?s(?:ecs?|econds)?\b`)
+)
+
+// milestone finds a step of the start-up and the time that the line says it took.
+func milestone(text string) (name string, took time.Duration, ok bool) {
+	if m := captureGraph.FindStringSubmatch(text); m != nil {
+		name = strings.Join(strings.Fields(strings.ToLower(m[1])+" graphs: "+map[string]string{"begin": "begin", "end": "captured"}[strings.ToLower(m[2])]), " ")
+		return name, reported(text), true
+	}
+	for _, m := range milestones {
+		if strings.HasPrefix(text, m.text) || strings.HasPrefix(text, "INFO:     "+m.text) {
+			return m.name, reported(text), true
+		}
+	}
+	return "", 0, false
+}
+
+// reported is the first number of seconds in a text.
+func reported(text string) time.Duration {
+	m := seconds.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	s, err := strconv.ParseFloat(m[1], 64)
+	if err != nil || s > 1e6 {
+		return 0
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+// Classes of faults.
+const (
+	OutOfMemory = "out of memory"
+	Crash       = "crash"
+	BadFlag     = "bad flag"
+	PortTaken   = "port taken"
+	MissingFile = "missing file"
+	Stalled     = "stalled"
+)
+
+// faults are what a log says when a server is doomed, with the class; the first that fits counts.
+var faults = []struct{ text, class string }{
+	{"Not enough memory. Please try to increase --mem-fraction-static", OutOfMemory},
+	{"torch.OutOfMemoryError", OutOfMemory},
+	{"torch.cuda.OutOfMemoryError", OutOfMemory},
+	{"CUDA out of memory", OutOfMemory},
+	{"No available memory for the cache blocks", OutOfMemory},
+	{"(exit code: -9)", OutOfMemory},           // the kernel's killer, nearly always
+	{"selected index k out of range", BadFlag}, // more draft tokens than the tree has
+	{": error: argument ", BadFlag},
+	{": error: unrecognized arguments", BadFlag},
+	{"error: argument --", BadFlag},
+	{"Address already in use", PortTaken},
+	{"address already in use", PortTaken},
+	{"FileNotFoundError", MissingFile},
+	{"No such file or directory", MissingFile},
+	{"Repository Not Found", MissingFile},
+	{"watchdog timeout", Stalled},
+	{"Watchdog timeout", Stalled},
+	{"Health check failed. Server couldn't get a response", Stalled},
+	{"Scheduler hit an exception", Crash},
+	{"Received sigquit from a child proc", Crash}, // older versions misspell what follows
+	{"scheduler died during initialization", Crash},
+	{"scheduler is dead", Crash},
+	{"Initialization failed", Crash},
+	{"Capture cuda graph failed", Crash},
+	{"CUDA error", Crash},
+	{"SIGQUIT received", Crash},
+	{"EngineDeadError", Crash},
+	{"EngineCore encountered a fatal error", Crash},
+	{"Engine core initialization failed", Crash},
+}
+
+// Classify says whether a message tells of a fault that ends a server or a boot, and of which class.
+func Classify(text string) (class string, ok bool) {
+	for _, f := range faults {
+		if strings.Contains(text, f.text) {
+			return f.class, true
+		}
+	}
+	return "", false
+}
+
+// notices are what a server says when it does other than it was told.
+var notices = []struct{ text, name string }{
+	{"speculative_num_draft_tokens is adjusted to", "draft tokens changed"},
+	{"Max running requests is reset to", "request limit changed"},
+	{"Spec v1 is used", "older speculative worker used"},
+	{"Retract requests", retracted},
+	{"Decode out of memory happened", retracted},
+}
+
+// retracted is the notice of requests that lost their place for want of key/value memory.
+const retracted = "requests retracted"
