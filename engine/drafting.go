@@ -3,6 +3,7 @@ package engine
 import (
 	"draftlab/engine/compute"
 	"draftlab/engine/draft/eagle3"
+	"draftlab/engine/ledger"
 	"draftlab/engine/sched"
 )
 
@@ -25,7 +26,7 @@ type drafting struct {
 func (e *Engine) extendPrefill(chunks []sched.Chunk) {
 	e.drafts = e.drafts[:0]
 	if e.drafter != nil {
-		e.count.enter(PhasePrefillDraft)
+		e.count.enter(ledger.PrefillDraft)
 		e.featureRows = e.featureRows[:0]
 		row := 0
 		for _, c := range chunks {
@@ -53,7 +54,7 @@ func (e *Engine) extendPrefill(chunks []sched.Chunk) {
 func (e *Engine) extendCycle(steps []sched.Step) {
 	e.drafts = e.drafts[:0]
 	if e.drafter != nil {
-		e.count.enter(PhaseDraftExtend)
+		e.count.enter(ledger.DraftExtend)
 		e.featureRows = e.featureRows[:0]
 		for _, st := range steps {
 			if s := e.seqs[st.Seq]; s.drafter && !s.over() {
@@ -130,7 +131,6 @@ func (e *Engine) extend(count int, of func(i int) (s *sequence, from, n int, out
 	if err := d.Run(); err != nil {
 		panic("engine: " + err.Error()) // the target ran the same tokens and positions
 	}
-	e.count.enter(PhaseDraft)
 	e.grow()
 }
 
@@ -144,6 +144,7 @@ func (s *sequence) top() int {
 
 // grow drafts level by level, all sequences of e.drafts in the same runs of the drafter.
 func (e *Engine) grow() {
+	e.count.enter(ledger.Draft)
 	out := 0
 	for i := range e.drafts {
 		dr := &e.drafts[i]
@@ -152,8 +153,9 @@ func (e *Engine) grow() {
 		e.propose(dr.s, 0, out)
 		out++
 	}
-	for e.level() {
+	for pass := 0; e.level(pass); pass++ {
 	}
+	e.count.enter(ledger.Draft)
 	for i := range e.drafts {
 		e.drafts[i].s.builder.Tree(&e.drafts[i].s.tree)
 	}
@@ -173,8 +175,8 @@ func (e *Engine) propose(s *sequence, i, out int) {
 // one is the probability of a candidate where nobody asks for it.
 var one = []float32{1}
 
-// level runs the drafter on the rows that the builders want next and returns false if there are none.
-func (e *Engine) level() bool {
+// level runs the drafter's given pass of a draft, on the rows that the builders want next, and returns false if there are none.
+func (e *Engine) level(pass int) bool {
 	b := e.drafter.Batch()
 	b.Reset()
 	b.Top = 0
@@ -184,6 +186,7 @@ func (e *Engine) level() bool {
 	if b.Rows == 0 {
 		return false
 	}
+	e.count.enterPass(pass)
 	if err := e.drafter.Run(); err != nil {
 		panic("engine: " + err.Error())
 	}
@@ -234,7 +237,7 @@ func (e *Engine) lookUp(s *sequence) {
 	if s.index == nil {
 		return
 	}
-	e.count.enter(PhaseDraft)
+	e.count.enter(ledger.Draft)
 	e.looked = s.index.Draft(e.looked[:0], s.spec.Shape.Steps)
 	for i, id := range e.looked {
 		s.tree.Add(i, id, 1)

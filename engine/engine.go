@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"draftlab/engine/compute"
 	"draftlab/engine/compute/cpu"
@@ -194,7 +193,7 @@ func (e *Engine) load() error {
 	}
 	e.seqs = make([]*sequence, e.sched.Handles())
 	e.inbox.wake = make(chan struct{}, 1)
-	e.count.since = time.Now()
+	e.count.open(e.dev.Clock())
 	e.count.stats.Blocks = opt.Blocks
 	return nil
 }

@@ -16,7 +16,10 @@ func (e *Engine) Generate(ctx context.Context, req Request, emit func(Token) err
 	next := h.Next
 	driving := e.driver.TryLock()
 	if driving {
-		defer e.driver.Unlock()
+		defer func() {
+			e.count.ledger.Rest() // until someone runs steps again
+			e.driver.Unlock()
+		}()
 		next = func(ctx context.Context) ([]Token, error) { return e.drive(ctx, h) }
 	}
 	for {

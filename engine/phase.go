@@ -4,30 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"draftlab/engine/compute"
 	"draftlab/engine/draft"
+	"draftlab/engine/ledger"
 )
-
-// Phase is what the engine's loop is doing. It is in exactly one at any instant (invariant 3).
-type Phase uint8
-
-// The phases of a step (design: the speculative cycle).
-const (
-	PhaseIdle         Phase = iota // nothing to do
-	PhasePrefill                   // target pass over prompt rows
-	PhasePrefillDraft              // the drafter's part of it
-	PhaseDecode                    // target pass without draft rows
-	PhaseVerify                    // target pass with draft rows
-	PhaseAccept                    // sampling, walk, cache moves
-	PhaseDraftExtend               // drafter pass over the verified rows, first draft included
-	PhaseDraft                     // drafter passes 2…K and the tree
-	PhaseOther                     // scheduling, bookkeeping, delivery
-	NumPhases
-)
-
-var phaseNames = [NumPhases]string{"idle", "prefill", "prefill.draft", "decode", "verify", "accept", "draft_extend", "draft", "other"}
-
-// String returns the phase's name in logs and metrics.
-func (p Phase) String() string { return phaseNames[p] }
 
 // Stats are an engine's counters since it was opened.
 type Stats struct {
@@ -38,27 +18,62 @@ type Stats struct {
 	OutputTokens                     int64
 	Finished, Cancelled, Failed      int64 // requests that ended
 	Preemptions                      int64
-	Draft                            draft.Stats // cycles of sequences that draft
-	Time                             [NumPhases]time.Duration
+	Draft                            draft.Stats  // cycles of sequences that draft
+	Time                             ledger.Times // of complete steps
+	Idle                             time.Duration
 	LastToken                        time.Time // zero before the first
 }
 
-// counters are Stats as the loop keeps them, and the stopwatch.
+// counters are Stats as the loop keeps them, and the ledger of its time.
 type counters struct {
 	mu    sync.Mutex
 	stats Stats
 
-	phase Phase
-	since time.Time
+	clock  compute.Clock
+	ledger *ledger.Ledger
 }
 
-// enter ends the phase in progress and starts another.
-func (c *counters) enter(p Phase) {
-	now := time.Now()
-	c.mu.Lock()
-	c.stats.Time[c.phase] += now.Sub(c.since)
-	c.mu.Unlock()
-	c.phase, c.since = p, now
+// open starts the books.
+func (c *counters) open(clock compute.Clock) {
+	c.clock, c.ledger = clock, ledger.New(ledger.Size, clock.Mark())
+}
+
+// begin starts an iteration of the scheduler.
+func (c *counters) begin() {
+	if c.ledger.On() || c.ledger.Toggles() {
+		c.ledger.Begin(c.clock.Mark())
+	}
+}
+
+// enter ends the phase in progress and starts another. It returns the place of that one, for since.
+func (c *counters) enter(p ledger.Phase) int {
+	if c.ledger.On() {
+		c.ledger.Enter(p, c.clock.Mark())
+	}
+	return c.ledger.Here()
+}
+
+// enterPass starts the drafter's pass i of a cycle's draft.
+func (c *counters) enterPass(i int) {
+	if c.ledger.On() {
+		c.ledger.EnterPass(i, c.clock.Mark())
+	}
+}
+
+// since returns the time of the phases from a place on, without the one in progress. Their work has reached the host.
+func (c *counters) since(place int) (t ledger.Times) {
+	c.clock.Resolve(c.ledger.Pending())
+	c.ledger.Since(place, &t)
+	return t
+}
+
+// commit ends an iteration that ran something.
+func (c *counters) commit() {
+	if c.ledger.On() {
+		c.ledger.Close(c.clock.Mark())
+		c.clock.Resolve(c.ledger.Pending())
+	}
+	c.ledger.Commit()
 }
 
 // update changes the counters.
@@ -71,6 +86,13 @@ func (c *counters) update(f func(*Stats)) {
 // Stats returns the counters. It may be called by any goroutine.
 func (e *Engine) Stats() Stats {
 	e.count.mu.Lock()
-	defer e.count.mu.Unlock()
-	return e.count.stats
+	s := e.count.stats
+	e.count.mu.Unlock()
+	var idle int64
+	s.Time, idle = e.count.ledger.Times() // read last: a step that is counted has its time
+	s.Idle = time.Duration(idle)
+	return s
 }
+
+// Ledger returns where the loop's time goes. Its readers may be called by any goroutine.
+func (e *Engine) Ledger() *ledger.Ledger { return e.count.ledger }

@@ -6,6 +6,7 @@ import (
 	"draftlab/engine/draft"
 	"draftlab/engine/draft/ngram"
 	"draftlab/engine/kvcache"
+	"draftlab/engine/ledger"
 	"draftlab/engine/sample"
 	"draftlab/engine/sched"
 )
@@ -29,6 +30,8 @@ type sequence struct {
 	builder *draft.Builder
 	covered int // slots that its blocks cover without those borrowed for a draft
 	limit   int // most output tokens
+
+	spent ledger.Times // Result.Phases so far
 
 	last outcome // of the pass in progress
 	out  int     // first output row of the pass in progress
@@ -110,14 +113,14 @@ func (s *sequence) add(tokens []Token, now time.Time) {
 		s.first = now
 		r.First, r.Prefill = now.Sub(s.submitted), now.Sub(s.started)
 	}
-	r.Tokens = append(r.Tokens, tokens...)
+	r.Tokens, r.Phases = append(r.Tokens, tokens...), s.spent
 }
 
 // finish ends the reader's output.
 func (s *sequence) finish(reason FinishReason, err error) {
 	h := s.h
 	h.mu.Lock()
-	h.res.Finish, h.err, h.done = reason, err, true
+	h.res.Finish, h.res.Phases, h.err, h.done = reason, s.spent, err, true
 	h.mu.Unlock()
 	h.news()
 }

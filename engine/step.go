@@ -7,6 +7,7 @@ import (
 
 	"draftlab/engine/draft"
 	"draftlab/engine/invariants"
+	"draftlab/engine/ledger"
 	"draftlab/engine/sample"
 	"draftlab/engine/sched"
 )
@@ -39,12 +40,13 @@ func (e *Engine) abandon(err error) {
 			e.end(s, FinishAbort, err)
 		}
 	}
+	e.count.ledger.Rest()
 }
 
 // step runs one iteration of the scheduler: prompt chunks in one pass, the cycles of all running sequences in another. It
 // returns false if there was nothing to run.
 func (e *Engine) step() bool {
-	e.count.enter(PhaseOther)
+	e.count.begin()
 	e.receive()
 	plan := e.sched.Plan()
 	for _, q := range plan.Preempted {
@@ -59,13 +61,9 @@ func (e *Engine) step() bool {
 	if len(plan.Decode) > 0 {
 		e.cycle(plan.Decode)
 	}
-	e.count.enter(PhaseOther)
 	e.count.update(func(c *Stats) {
 		c.Running, c.Waiting = e.sched.Running(), e.sched.Waiting()
 		c.BlocksUsed, c.BlocksCached = e.ledger.Used(), e.ledger.Cached()
-		if !plan.Empty() {
-			c.Steps++
-		}
 	})
 	if invariants.Enabled {
 		if err := e.ledger.CheckIntegrity(); err != nil {
@@ -73,9 +71,11 @@ func (e *Engine) step() bool {
 		}
 	}
 	if plan.Empty() {
-		e.count.enter(PhaseIdle)
+		e.count.ledger.Rest()
 		return false
 	}
+	e.count.commit()
+	e.count.update(func(c *Stats) { c.Steps++ })
 	return true
 }
 
@@ -107,7 +107,7 @@ func (e *Engine) admitted(s *sequence, cached int) {
 
 // prefill runs prompt chunks: rows of known tokens, with logits behind the last one.
 func (e *Engine) prefill(chunks []sched.Chunk) {
-	e.count.enter(PhasePrefill)
+	from := e.count.enter(ledger.Prefill)
 	b := e.model.Batch()
 	b.Reset()
 	for i, c := range chunks {
@@ -120,8 +120,9 @@ func (e *Engine) prefill(chunks []sched.Chunk) {
 			b.WantLogits(b.Rows - 1)
 		}
 	}
+	e.count.ledger.Work.PrefillRows = int32(b.Rows)
 	err := e.model.Forward()
-	e.count.enter(PhaseAccept)
+	e.count.enter(ledger.Accept)
 	out := 0
 	for _, c := range chunks {
 		s := e.seqs[c.Seq]
@@ -130,7 +131,9 @@ func (e *Engine) prefill(chunks []sched.Chunk) {
 			if err == nil {
 				s.tree.Reset(0)
 				o = e.walk(s, &s.tree, out)
+				e.count.enter(ledger.Stream)
 				s.deliver(e.fresh)
+				e.count.enter(ledger.Accept)
 				e.emitted(o.emitted)
 			}
 			out++
@@ -140,9 +143,10 @@ func (e *Engine) prefill(chunks []sched.Chunk) {
 	if err == nil {
 		e.extendPrefill(chunks)
 	}
-	e.count.enter(PhaseOther)
+	e.count.enter(ledger.Bookkeeping)
+	spent := e.count.since(from)
 	for _, c := range chunks {
-		e.report(e.seqs[c.Seq], c.From+c.N)
+		e.report(e.seqs[c.Seq], c.From+c.N, &spent)
 	}
 }
 
@@ -154,9 +158,11 @@ type outcome struct {
 	err     error
 }
 
-// report tells the scheduler what came of a sequence's rows, of which the first ran slots have run now.
-func (e *Engine) report(s *sequence, ran int) {
+// report tells the scheduler what came of a sequence's rows, of which the first ran slots have run now, in passes that took
+// the time spent.
+func (e *Engine) report(s *sequence, ran int, spent *ledger.Times) {
 	o := s.last
+	s.spent.Add(spent)
 	if o.err == nil {
 		e.commit(s, ran)
 	}
@@ -177,21 +183,22 @@ func (e *Engine) report(s *sequence, ran int) {
 // cycle runs one cycle of the sequences past their prompts: verify their candidates in one target pass, accept, re-extend
 // the drafters' rows and draft the next candidates. A sequence without a draft decodes plainly in the same pass.
 func (e *Engine) cycle(steps []sched.Step) {
-	phase := PhaseDecode
+	phase := ledger.Decode
 	for _, st := range steps {
 		if t := &e.seqs[st.Seq].tree; st.Depth > 0 && t.N > 1 {
-			phase = PhaseVerify
+			phase = ledger.Verify
 		}
 	}
-	e.count.enter(phase)
+	from := e.count.enter(phase)
 	e.model.Batch().Reset()
 	for i, st := range steps {
 		s := e.seqs[st.Seq]
 		s.tree.Cut(st.Rows, st.Depth)
 		e.rows(i, s, int32(st.Root))
+		e.count.ledger.Work.Sequence(s.spec.Shape, s.tree.N, st.Root)
 	}
 	err := e.model.Forward()
-	e.count.enter(PhaseAccept)
+	e.count.enter(ledger.Accept)
 	out := 0
 	for _, st := range steps {
 		s := e.seqs[st.Seq]
@@ -205,14 +212,15 @@ func (e *Engine) cycle(steps []sched.Step) {
 	if err == nil {
 		e.extendCycle(steps)
 	}
-	e.count.enter(PhaseOther)
+	e.count.enter(ledger.Bookkeeping)
+	spent := e.count.since(from)
 	for _, st := range steps {
 		s := e.seqs[st.Seq]
 		ran := st.Root + s.last.emitted
 		if s.drafter && s.over() {
 			ran = st.Root // the drafter's rows behind were not made any more
 		}
-		e.report(s, ran)
+		e.report(s, ran, &spent)
 	}
 }
 
@@ -241,7 +249,10 @@ func (e *Engine) acceptCycle(s *sequence, st sched.Step) {
 	}
 	depth, nodes := s.tree.MaxDepth(), s.tree.N-1
 	accepted := min(len(s.path)-1, s.last.emitted)
+	e.count.ledger.Work.Accept(s.last.emitted, s.spec.Drafter != DraftNone, nodes, accepted)
+	e.count.enter(ledger.Stream)
 	s.deliverCycle(e.fresh, nodes, depth, accepted)
+	e.count.enter(ledger.Accept)
 	e.emitted(s.last.emitted)
 	if s.spec.Drafter != DraftNone {
 		e.count.update(func(c *Stats) { c.Draft.Record(nodes, depth, accepted) })

@@ -26,6 +26,7 @@ func (a adapted) Info() Info {
 	return Info{
 		Vocab: cfg.Vocab, Context: a.Context(), MaxRunning: opt.MaxRunning, MaxWaiting: opt.MaxWaiting,
 		Spec: opt.Spec, Limit: opt.Limit, Arch: string(cfg.Arch), WeightBytes: a.Model().WeightBytesPerToken(),
-		Device: fmt.Sprintf("%s %s, %d threads", dev.Name, dev.ISA, dev.Threads),
+		ClockOrigin: a.Device().Clock().Origin(),
+		Device:      fmt.Sprintf("%s %s, %d threads", dev.Name, dev.ISA, dev.Threads),
 	}
 }

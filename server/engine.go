@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"draftlab/engine"
 	"draftlab/engine/draft"
+	"draftlab/engine/ledger"
 	"draftlab/engine/tokenizer"
 )
 
@@ -13,6 +15,8 @@ type Engine interface {
 	// Submit hands in a request. An error wraps engine.ErrQueueFull, or says what is wrong with the request.
 	Submit(engine.Request) (Stream, error)
 	Stats() engine.Stats
+	// Ledger is where the loop's time goes.
+	Ledger() *ledger.Ledger
 	// Flush drops cached prefixes and returns the number of blocks.
 	Flush() int
 	// Tokenizer is nil for a model of random weights, which speaks token ids alone.
@@ -38,4 +42,5 @@ type Info struct {
 	Device      string      // for people, such as "cpu avx512vnni, 2 threads"
 	Arch        string      // the model's architecture
 	WeightBytes int64       // that one token reads
+	ClockOrigin time.Time   // from which the ledger's times count
 }

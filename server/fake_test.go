@@ -15,6 +15,7 @@ import (
 
 	"draftlab/engine"
 	"draftlab/engine/draft"
+	"draftlab/engine/ledger"
 	"draftlab/engine/tokenizer"
 	"draftlab/internal/obs"
 )
@@ -34,6 +35,7 @@ type fake struct {
 	mu        sync.Mutex
 	submitErr error
 	stats     engine.Stats
+	ledger    *ledger.Ledger
 	streams   []*fakeStream
 }
 
@@ -65,6 +67,7 @@ func newFake(t testing.TB) *fake {
 		info:   Info{Vocab: tok.Vocab(), Context: 200, MaxRunning: 2, MaxWaiting: 4, Spec: engine.Spec{Drafter: engine.DraftNone}, Limit: draft.Shape{Steps: 8, TopK: 4, DraftTokens: 16}, Arch: "llama"},
 		script: func(engine.Request) []string { return []string{"H", "ello, ", "world\x00"} },
 		stats:  engine.Stats{Blocks: 8},
+		ledger: ledger.New(ledger.Size, 0),
 	}
 }
 
@@ -86,6 +89,7 @@ func symbol(b int) string {
 func (f *fake) Tokenizer() *tokenizer.Tokenizer { return f.tok }
 func (f *fake) Info() Info                      { return f.info }
 func (f *fake) Flush() int                      { return 3 }
+func (f *fake) Ledger() *ledger.Ledger          { return f.ledger }
 
 func (f *fake) Stats() engine.Stats {
 	f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"draftlab/engine"
 	"draftlab/engine/compute"
+	"draftlab/engine/ledger"
 	"draftlab/internal/obs"
 )
 
@@ -129,8 +130,9 @@ func samples(st *engine.Stats, r *reporter) []obs.Sample {
 	add(mDrafts, "", float64(st.Draft.Cycles))
 	add(mDraftTokens, "", float64(st.Draft.Drafted))
 	add(mAccepted, "", float64(st.Draft.Accepted))
+	add(mPhase, "idle", st.Idle.Seconds())
 	for p, d := range st.Time {
-		add(mPhase, engine.Phase(p).String(), d.Seconds())
+		add(mPhase, ledger.Phase(p).String(), float64(d)/1e9)
 	}
 	hist := st.Draft.AppendHistogram(nil)
 	for i := range max(0, len(hist)-1) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"draftlab/engine"
+	"draftlab/engine/ledger"
 )
 
 // reporter writes SGLang's "Prefill batch" and "Decode batch" lines from differences of the engine's counters. Where SGLang
@@ -121,7 +122,7 @@ func (r *reporter) prefillLine(st engine.Stats) {
 	fresh := st.PromptTokens - r.seen.PromptTokens - cached
 	r.log.Info(fmt.Sprintf("Prefill batch, #new-seq: %d, #new-token: %d, #cached-token: %d, token usage: %.2f, #running-req: %d, #queue-req: %d, cuda graph: False, input throughput (token/s): %.2f",
 		max(1, ended(&st)-ended(&r.seen)), fresh, cached, usageOf(&st), st.Running, st.Waiting,
-		ratio(float64(fresh), (st.Time[engine.PhasePrefill]-r.seen.Time[engine.PhasePrefill]).Seconds())))
+		ratio(float64(fresh), float64(st.Time[ledger.Prefill]-r.seen.Time[ledger.Prefill])/1e9)))
 }
 
 // decodeLine writes what has been written since the last one.

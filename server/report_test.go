@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"draftlab/engine"
+	"draftlab/engine/ledger"
 	"draftlab/internal/obs"
 )
 
@@ -22,7 +23,7 @@ func TestReport(t *testing.T) {
 	now = now.Add(time.Hour) // of rest, which counts for nothing
 	r.resume(now)
 	st.PromptTokens, st.CachedTokens, st.Running, st.Waiting, st.BlocksUsed = 100, 36, 2, 1, 5
-	st.Time[engine.PhasePrefill] = 100 * time.Millisecond
+	st.Time[ledger.Prefill] = 1e8                      // nanoseconds
 	r.observe(now.Add(50*time.Millisecond), st, false) // the pass runs
 	if log.String() != "" {
 		t.Errorf("a line before the pass has ended: %s", log)

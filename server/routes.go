@@ -39,6 +39,7 @@ func (s *Server) routeTable() map[string]map[string]http.HandlerFunc {
 		"/model_info":          get(s.handleModelInfo),
 		"/get_model_info":      get(s.handleModelInfo),
 		"/flush_cache":         flush,
+		"/debug/cycles":        get(s.handleCycles),
 		"/metrics":             get(s.metrics.handler.ServeHTTP),
 	}
 }

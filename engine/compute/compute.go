@@ -153,6 +153,8 @@ type Device interface {
 	// ReadWeights reads every weight once on the given number of threads (at most Info.Threads) and does nothing
 	// else: the ceiling of any pass. It returns the bytes read and the time taken.
 	ReadWeights(threads int) (bytes int64, d time.Duration)
+	// Clock returns the clock on whose time line passes run.
+	Clock() Clock
 	// Profile switches the collection of time by operation kind on or off and returns what was collected since.
 	Profile(on bool) [NumKinds]time.Duration
 	Close() error

@@ -86,6 +86,7 @@ func (d *fakeDevice) Read(compute.Tensor, int, []float32)              {}
 func (d *fakeDevice) ReadRow(compute.Tensor, int, []float32)           {}
 
 func (d *fakeDevice) ReadWeights(int) (int64, time.Duration)           { return 0, 0 }
+func (d *fakeDevice) Clock() compute.Clock                             { return compute.NewHostClock() }
 func (d *fakeDevice) Profile(bool) (t [compute.NumKinds]time.Duration) { return t }
 func (d *fakeDevice) Close() error                                     { return nil }
 

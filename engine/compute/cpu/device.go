@@ -21,6 +21,7 @@ type Device struct {
 	scores []float32 // scores of the wave in progress
 	dens   []float32 // their soft-max denominators
 
+	clock     compute.HostClock
 	profiling bool
 	spent     [compute.NumKinds]time.Duration
 }
@@ -46,7 +47,7 @@ func New(threads int, set *kernel.Set) (*Device, error) {
 	if threads < 1 {
 		return nil, fmt.Errorf("cpu: %d threads: at least 1 is needed", threads)
 	}
-	d := &Device{set: set, pool: newPool(threads), workers: make([]worker, threads)}
+	d := &Device{set: set, pool: newPool(threads), workers: make([]worker, threads), clock: compute.NewHostClock()}
 	for i := range d.workers {
 		d.workers[i].id, d.workers[i].d = i, d
 	}
@@ -57,6 +58,9 @@ func New(threads int, set *kernel.Set) (*Device, error) {
 func (d *Device) Info() compute.Info {
 	return compute.Info{Name: "cpu", ISA: d.set.Name, Threads: d.pool.n, Amortises: d.set.Amortises}
 }
+
+// Clock implements [compute.Device].
+func (d *Device) Clock() compute.Clock { return d.clock }
 
 // Close ends the workers and frees weights and key/value storage. Nothing made by d may be used afterwards.
 func (d *Device) Close() error {
