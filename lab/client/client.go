@@ -1,0 +1,236 @@
+// Package client sends one request to a server and notes when what of the answer came: [Client.Do] makes a [Sample] of a
+// [Request], with OpenAI's chat and text completions or with SGLang's /generate, streaming.
+//
+// It decides neither when to send nor what a sample means: load generators do the one, campaigns the other. Answers are taken
+// apart after they have ended, so that the client's own work does not delay what it times.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// API is a way of asking for text.
+type API string
+
+// The ways.
+const (
+	Chat       API = "/v1/chat/completions"
+	Completion API = "/v1/completions"
+	Generate   API = "/generate" // SGLang's own
+)
+
+// Request is what one request asks for.
+type Request struct {
+	API       API
+	Model     string
+	Prompt    string // the user's turn of a chat, or the text to continue
+	MaxTokens int
+
+	// Extra are further fields of the body: the temperature, and what one server has and another has not. They go where
+	// the API has its sampling parameters, but for those of SGLang's that stand outside: see Outer.
+	Extra map[string]any
+	// Outer are fields of the body of SGLang's /generate beside its sampling parameters; elsewhere they are like Extra.
+	Outer map[string]any
+}
+
+// Chunk is a piece of the output as it arrived.
+type Chunk struct {
+	AtNS   int64 `json:"at_ns"`            // since the request was sent
+	Tokens int   `json:"tokens,omitempty"` // 0 if the server does not say
+	Bytes  int   `json:"bytes"`            // of text
+}
+
+// Speculation is what a server tells of the drafts of one output.
+type Speculation struct {
+	Cycles    int64   `json:"cycles"`
+	Drafted   int64   `json:"drafted,omitempty"`
+	Accepted  int64   `json:"accepted"`
+	Histogram []int64 `json:"histogram,omitempty"` // [k] cycles that accepted exactly k drafts
+}
+
+// Sample is what became of a request. Times are nanoseconds on the client's clock.
+type Sample struct {
+	DueUnixNS    int64        `json:"due_unix_ns"`   // when it should have been sent
+	StartUnixNS  int64        `json:"start_unix_ns"` // when it was
+	FirstNS      int64        `json:"first_ns"`      // from the start to the first text that is not empty
+	LastNS       int64        `json:"last_ns"`       // to the last
+	EndNS        int64        `json:"end_ns"`        // to the end of the answer
+	Chunks       []Chunk      `json:"chunks"`
+	Text         string       `json:"text"`
+	TokenIDs     []int32      `json:"token_ids,omitempty"` // if the server tells
+	PromptTokens int          `json:"prompt_tokens"`
+	OutputTokens int          `json:"output_tokens"`
+	CachedTokens int          `json:"cached_tokens"`
+	Finish       string       `json:"finish"`
+	DecodeSteps  int          `json:"decode_steps,omitempty"` // passes after the first token, if the server tells
+	Spec         *Speculation `json:"spec,omitempty"`
+	Status       int          `json:"status"`          // of HTTP; 0 if there was no answer
+	Error        string       `json:"error,omitempty"` // "" for a complete answer
+}
+
+// DecodeTokS returns the output tokens after the first chunk over the time from the first chunk to the last; 0 if there is no
+// second one. Where the server does not say how many tokens the first chunk had, it counts as one.
+func (s *Sample) DecodeTokS() float64 {
+	if len(s.Chunks) == 0 || s.LastNS <= s.FirstNS {
+		return 0
+	}
+	return float64(s.OutputTokens-max(1, s.Chunks[0].Tokens)) / time.Duration(s.LastNS-s.FirstNS).Seconds()
+}
+
+// EndToEndTokS returns all output tokens over the time from the start to the last chunk.
+func (s *Sample) EndToEndTokS() float64 {
+	if s.LastNS <= 0 {
+		return 0
+	}
+	return float64(s.OutputTokens) / time.Duration(s.LastNS).Seconds()
+}
+
+// Client sends requests to one server.
+type Client struct {
+	Base string // such as http://127.0.0.1:30000
+	HTTP *http.Client
+}
+
+// maxAnswer bounds an answer against a server that never ends, in bytes.
+const maxAnswer = 256 << 20
+
+// Do sends a request that was due at a time and returns what became of it, a failure included.
+func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
+	body, err := r.body()
+	if err != nil {
+		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error()}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+string(r.API), bytes.NewReader(body))
+	if err != nil {
+		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error()}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	start := time.Now()
+	s := &Sample{DueUnixNS: due.UnixNano(), StartUnixNS: start.UnixNano()}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		s.Error = err.Error()
+		return s
+	}
+	defer resp.Body.Close()
+	s.Status = resp.StatusCode
+	a, err := record(resp.Body, start)
+	s.EndNS = time.Since(start).Nanoseconds()
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = serverError(resp.Status, a.data)
+	}
+	if err == nil {
+		err = s.read(r.API, a)
+	}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	return s
+}
+
+// body returns the JSON of a request.
+func (r *Request) body() ([]byte, error) {
+	doc := map[string]any{"stream": true}
+	params := doc
+	switch r.API {
+	case Chat:
+		doc["messages"] = []any{map[string]string{"role": "user", "content": r.Prompt}}
+	case Completion:
+		doc["prompt"] = r.Prompt
+	case Generate:
+		params = map[string]any{}
+		doc["text"], doc["sampling_params"] = r.Prompt, params
+	default:
+		return nil, fmt.Errorf("client: no API %q", r.API)
+	}
+	if r.API == Generate {
+		params["max_new_tokens"] = r.MaxTokens
+	} else {
+		doc["model"], doc["max_tokens"], doc["stream_options"] = r.Model, r.MaxTokens, map[string]bool{"include_usage": true}
+	}
+	for k, v := range r.Extra {
+		params[k] = v
+	}
+	for k, v := range r.Outer {
+		doc[k] = v
+	}
+	return json.Marshal(doc)
+}
+
+// serverError makes an error of an answer that is none, with the server's own words where it has some.
+func serverError(status string, data []byte) error {
+	var doc struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	words := strings.TrimSpace(string(data[:min(len(data), 300)]))
+	if json.Unmarshal(data, &doc) == nil && doc.Error.Message != "" {
+		words = doc.Error.Message
+	}
+	return errors.New(strings.TrimSpace(status + ": " + words))
+}
+
+// arrivals is an answer with the time at which each part of it came.
+type arrivals struct {
+	data []byte
+	ends []int   // offset behind each read
+	at   []int64 // its time, nanoseconds since the start
+}
+
+// record reads an answer to its end.
+func record(r io.Reader, start time.Time) (*arrivals, error) {
+	a := &arrivals{data: make([]byte, 0, 64<<10)}
+	for len(a.data) < maxAnswer {
+		if cap(a.data)-len(a.data) < 16<<10 {
+			a.data = append(make([]byte, 0, 2*cap(a.data)), a.data...)
+		}
+		n, err := r.Read(a.data[len(a.data):cap(a.data)])
+		if n > 0 {
+			a.data = a.data[:len(a.data)+n]
+			a.ends, a.at = append(a.ends, len(a.data)), append(a.at, time.Since(start).Nanoseconds())
+		}
+		if err == io.EOF {
+			return a, nil
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	return a, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+}
+
+// replay hands an answer out read by read, so that whoever takes it apart knows when each part was there.
+type replay struct {
+	*arrivals
+	pos  int // offset of what comes next
+	next int // the read in which it lies
+}
+
+// Read returns what is left of one read.
+func (p *replay) Read(b []byte) (int, error) {
+	if p.next == len(p.ends) {
+		return 0, io.EOF
+	}
+	n := copy(b, p.data[p.pos:p.ends[p.next]])
+	if p.pos += n; p.pos == p.ends[p.next] {
+		p.next++
+	}
+	return n, nil
+}
+
+// when returns the time of the read that Read handed out last.
+func (p *replay) when() int64 {
+	if p.next > 0 && p.pos == p.ends[p.next-1] {
+		return p.at[p.next-1]
+	}
+	return p.at[p.next]
+}

@@ -1,0 +1,197 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script answers with parts, each sent when the client's last one has been flushed.
+func script(t *testing.T, status int, parts ...string) (c *Client, body *map[string]any) {
+	t.Helper()
+	body = new(map[string]any)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(body); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(status)
+		for _, p := range parts {
+			if p == "cut" {
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = io.WriteString(w, p)
+			w.(http.Flusher).Flush()
+		}
+	}))
+	t.Cleanup(s.Close)
+	return &Client{Base: s.URL, HTTP: s.Client()}, body
+}
+
+const chatEnd = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"length","meta_info":{"decode_steps":2,"spec_verify_ct":2,"spec_num_proposed_drafts":6,"spec_num_correct_drafts":2,"spec_correct_drafts_histogram":[1,0,1]}}]}
+
+data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3}}}
+
+data: [DONE]
+
+`
+
+func TestChat(t *testing.T) {
+	c, body := script(t, 200,
+		"data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+		": a comment\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hé\"},\"token_ids\":[1]}]}\n",
+		"\ndata: {\"choices\":[{\"delta\":{\"content\":\"llo\"},\"token_ids\":[2,3]}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"!\"},\"token_ids\":[4,5]}]}\n\n",
+		chatEnd)
+	due := time.Now().Add(-time.Second)
+	s := c.Do(context.Background(), due, &Request{API: Chat, Model: "m", Prompt: "Hi", MaxTokens: 5, Extra: map[string]any{"temperature": 0}})
+	if s.Error != "" || s.Status != 200 {
+		t.Fatalf("status %d: %s", s.Status, s.Error)
+	}
+	if s.Text != "Héllo!" || !slices.Equal(s.TokenIDs, []int32{1, 2, 3, 4, 5}) || s.Finish != "length" {
+		t.Errorf("text %q, ids %v, finish %q", s.Text, s.TokenIDs, s.Finish)
+	}
+	if s.PromptTokens != 7 || s.OutputTokens != 5 || s.CachedTokens != 3 || s.DecodeSteps != 2 {
+		t.Errorf("counts: %+v", s)
+	}
+	if sp := s.Spec; sp == nil || sp.Cycles != 2 || sp.Drafted != 6 || sp.Accepted != 2 || len(sp.Histogram) != 3 {
+		t.Errorf("speculation %+v", sp)
+	}
+	if n := len(s.Chunks); n != 3 || s.Chunks[0].Tokens != 1 || s.Chunks[1].Tokens != 2 || s.Chunks[0].Bytes != 3 {
+		t.Errorf("chunks %+v", s.Chunks)
+	}
+	if !(0 < s.FirstNS && s.FirstNS <= s.LastNS && s.LastNS <= s.EndNS) || s.FirstNS != s.Chunks[0].AtNS || s.DueUnixNS != due.UnixNano() || s.StartUnixNS < s.DueUnixNS {
+		t.Errorf("times: %+v", s)
+	}
+	want := map[string]any{"model": "m", "stream": true, "max_tokens": 5.0, "temperature": 0.0,
+		"messages": []any{map[string]any{"role": "user", "content": "Hi"}}, "stream_options": map[string]any{"include_usage": true}}
+	if got, want := fmt.Sprint(*body), fmt.Sprint(want); got != want {
+		t.Errorf("body %s\nwant %s", got, want)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	c, body := script(t, 200,
+		"data: {\"text\":\"a\",\"output_ids\":[1],\"meta_info\":{\"prompt_tokens\":2,\"completion_tokens\":1,\"finish_reason\":null}}\n\n",
+		"data: {\"text\":\"abc\",\"output_ids\":[1,2,3],\"meta_info\":{\"prompt_tokens\":2,\"completion_tokens\":3,\"finish_reason\":{\"type\":\"stop\"},\"spec_verify_ct\":1,\"spec_accept_histogram\":[0,1]}}\n\ndata: [DONE]\n\n")
+	s := c.Do(context.Background(), time.Now(), &Request{API: Generate, Prompt: "x", MaxTokens: 9,
+		Extra: map[string]any{"temperature": 0}, Outer: map[string]any{"rid": "q"}})
+	if s.Error != "" || s.Text != "abc" || len(s.TokenIDs) != 3 || s.OutputTokens != 3 || s.Finish != "stop" || s.Spec.Accepted != 1 {
+		t.Errorf("%+v %+v", s, s.Spec)
+	}
+	if len(s.Chunks) != 2 || s.Chunks[1].Tokens != 2 || s.Chunks[1].Bytes != 2 {
+		t.Errorf("chunks %+v", s.Chunks)
+	}
+	if got := fmt.Sprint(*body); got != "map[rid:q sampling_params:map[max_new_tokens:9 temperature:0] stream:true text:x]" {
+		t.Errorf("body %s", got)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	one := "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n"
+	for name, c := range map[string]struct {
+		status int
+		parts  []string
+		want   string
+	}{
+		"refused":     {400, []string{`{"error":{"message":"steps: too many"}}`}, "400 Bad Request: steps: too many"},
+		"page":        {502, []string{"<html>"}, "502 Bad Gateway: <html>"},
+		"broken off":  {200, []string{one, "cut"}, "unexpected EOF"},
+		"no end":      {200, []string{one}, "before its end mark"},
+		"half":        {200, []string{one, "data: {"}, "within an event"},
+		"no JSON":     {200, []string{"data: hello\n\n"}, "no JSON object"},
+		"late error":  {200, []string{one, "data: {\"error\":{\"message\":\"engine died\"}}\n\n"}, "engine died"},
+		"no counts":   {200, []string{"data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: [DONE]\n\n"}, "how many tokens"},
+		"empty":       {200, nil, "before its end mark"},
+		"only counts": {200, []string{"data: [DONE]\n\n"}, ""},
+	} {
+		cl, _ := script(t, c.status, c.parts...)
+		s := cl.Do(context.Background(), time.Now(), &Request{API: Completion, Prompt: "x", MaxTokens: 1})
+		if !strings.Contains(s.Error, c.want) || (c.want == "") != (s.Error == "") || s.Status != c.status {
+			t.Errorf("%s: status %d, error %q, want %q", name, s.Status, s.Error, c.want)
+		}
+	}
+	gone := &Client{Base: "http://127.0.0.1:1", HTTP: http.DefaultClient}
+	if s := gone.Do(context.Background(), time.Now(), &Request{API: Chat}); s.Error == "" || s.Status != 0 {
+		t.Errorf("a server that is not there: %+v", s)
+	}
+	if s := gone.Do(context.Background(), time.Now(), &Request{API: "/v2"}); !strings.Contains(s.Error, "no API") {
+		t.Errorf("an API that is not there: %+v", s)
+	}
+}
+
+// TestEachChunkHasTheTimeOfItsOwnRead: reads that hold several events, parts of events, and more than a reader's buffer.
+func TestEachChunkHasTheTimeOfItsOwnRead(t *testing.T) {
+	event := func(text string) string { return "data: {\"choices\":[{\"text\":\"" + text + "\"}]}\n\n" }
+	long := event(strings.Repeat("x", 10_000))
+	a := &arrivals{}
+	for i, part := range []string{event("a"), event("b") + event("c"), "data: {\"cho", "ices\":[{\"text\":\"d\"}]}\n", "\n" + long + event("e"), "data: {\"usage\":{\"completion_tokens\":9}}\n\ndata: [DONE]\n\n"} {
+		a.data = append(a.data, part...)
+		a.ends, a.at = append(a.ends, len(a.data)), append(a.at, int64(i))
+	}
+	var s Sample
+	if err := s.read(Completion, a); err != nil {
+		t.Fatal(err)
+	}
+	var at []int64
+	for _, c := range s.Chunks {
+		at = append(at, c.AtNS)
+	}
+	if want := []int64{0, 1, 1, 4, 4, 4}; !slices.Equal(at, want) {
+		t.Errorf("times %v, want %v", at, want)
+	}
+}
+
+func TestRates(t *testing.T) {
+	s := Sample{FirstNS: 1e9, LastNS: 3e9, OutputTokens: 11, Chunks: []Chunk{{Tokens: 3}, {Tokens: 8}}}
+	if s.DecodeTokS() != 4 || s.EndToEndTokS() != 11.0/3 {
+		t.Errorf("%v %v", s.DecodeTokS(), s.EndToEndTokS())
+	}
+	s.Chunks[0].Tokens = 0 // unknown: one
+	if s.DecodeTokS() != 5 {
+		t.Errorf("%v", s.DecodeTokS())
+	}
+	if none := (&Sample{}); none.DecodeTokS() != 0 || none.EndToEndTokS() != 0 {
+		t.Error("an empty sample has a rate")
+	}
+}
+
+// FuzzAnswer: whatever a server sends, the counts of chunks agree with the whole.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(chatEnd), true)
+	f.Add([]byte("data: {\"text\":\"a\",\"output_ids\":[1],\"meta_info\":{}}\n\ndata: [DONE]\n\n"), false)
+	f.Fuzz(func(t *testing.T, data []byte, chat bool) {
+		api := Generate
+		if chat {
+			api = Chat
+		}
+		a := &arrivals{data: data}
+		for i := 0; i < len(data); i = min(i+7, len(data)) {
+			a.ends, a.at = append(a.ends, min(i+7, len(data))), append(a.at, int64(i))
+		}
+		var s Sample
+		if s.read(api, a) != nil {
+			return
+		}
+		tokens, bytes, last := 0, 0, int64(0)
+		for _, c := range s.Chunks {
+			tokens, bytes = tokens+c.Tokens, bytes+c.Bytes
+			if c.AtNS < last {
+				t.Fatalf("time goes back: %+v", s.Chunks)
+			}
+			last = c.AtNS
+		}
+		if tokens != len(s.TokenIDs) || bytes != len(s.Text) || last != s.LastNS {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
