@@ -116,4 +116,6 @@ type MetaTimes struct {
 	Decode      float64 `json:"decode_time"`      // from the first token to the last
 	DecodeSteps int     `json:"decode_steps"`     // target passes in that time
 	Preempted   int     `json:"preempted,omitempty"`
+	// Phases are sums over the passes that the request took part in, whole: what other requests ran in the same passes is in them.
+	Phases map[string]float64 `json:"phase_time,omitempty"`
 }

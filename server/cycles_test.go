@@ -2,10 +2,13 @@ package server
 
 import (
 	"encoding/json"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"draftlab/engine/draft"
 	"draftlab/engine/ledger"
+	"draftlab/internal/obs"
 )
 
 // oneCycle writes a rest and a verify cycle of two sequences that draft.
@@ -85,5 +88,40 @@ func TestCyclesRefuses(t *testing.T) {
 	}
 	if w := call(New(Config{}).Handler(), "GET", "/debug/cycles", ""); w.Code != 503 {
 		t.Errorf("while loading: %d", w.Code)
+	}
+}
+
+// TestCycleMetrics compares /metrics with the ledger.
+func TestCycleMetrics(t *testing.T) {
+	f := newFake(t)
+	s, _ := started(t, f, Config{})
+	oneCycle(f.ledger, 1<<20)
+	body := call(s.Handler(), "GET", "/metrics", "").Body.String()
+	for _, want := range []string{
+		`sglang:forward_execution_seconds_total{category="target_verify",model_name="fake"} 1e-07`,
+		`sglang:forward_execution_seconds_total{category="eagle_draft",model_name="fake"} 3.3e-08`,
+		`draftlab:cycle_seconds_bucket{model_name="fake",phase="verify",le="8.192e-06"} 1`,
+		`draftlab:cycle_seconds_sum{model_name="fake",phase="wall"} 1.7e-07`,
+		`draftlab:cycle_seconds_count{model_name="fake",phase="decode"} 0`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in\n%s", want, body)
+		}
+	}
+}
+
+// TestCycleLog writes a line once enough cycles have come, with means since the last one.
+func TestCycleLog(t *testing.T) {
+	log := &logBuffer{}
+	c := cycleLog{log: obs.NewLogger(log, slog.LevelInfo), every: 2}
+	l := ledger.New(8, 0)
+	for i := range int64(3) {
+		oneCycle(l, i*1e6)
+		totals := l.Totals()
+		c.observe(&totals)
+	}
+	const want = "Cycle ledger, #cycle: 2, wall (ms): 0.500, draft: 0.000, verify: 0.000, accept: 0.000, draft_extend: 0.000, other: 0.500, accept len: 1.50\n"
+	if got := log.String(); !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
+		t.Errorf("%q, want one line %q", got, want)
 	}
 }

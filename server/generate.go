@@ -157,6 +157,7 @@ func metaInfo(id string, c *choice, end *ending) *openai.MetaInfo {
 		MetaTimes: &openai.MetaTimes{
 			Queue: r.Queued.Seconds(), Prefill: r.Prefill.Seconds(), FirstToken: r.First.Seconds(),
 			Decode: r.Decode.Seconds(), DecodeSteps: r.Steps, Preempted: r.Preempted,
+			Phases: phaseSeconds(&r.Phases),
 		},
 	}
 	if end.reason == "length" {

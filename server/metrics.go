@@ -47,6 +47,8 @@ const (
 	mDraftTokens
 	mAccepted
 	mAcceptedAt
+	mForward
+	mCycle
 )
 
 func desc(k obs.Kind, name, help, label string) obs.Desc {
@@ -68,11 +70,13 @@ var sampledMetrics = []obs.Desc{
 	mSteps:        desc(obs.Total, "draftlab:steps_total", "Steps of the engine's loop that ran something.", ""),
 	mPreempted:    desc(obs.Total, "draftlab:preemptions_total", "Times that a request lost its place for want of blocks.", ""),
 	mBlocks:       desc(obs.Gauge, "draftlab:kv_blocks", "Key/value blocks by state.", "state"),
-	mPhase:        desc(obs.Total, "draftlab:phase_seconds_total", "Time of the engine's loop by phase; the phases add up to its lifetime.", "phase"),
+	mPhase:        desc(obs.Total, "draftlab:phase_seconds_total", "Time of the engine's loop by phase; with idle time the phases add up to its lifetime.", "phase"),
 	mDrafts:       desc(obs.Total, "draftlab:spec_decode_num_drafts_total", "Cycles of requests that draft.", ""),
 	mDraftTokens:  desc(obs.Total, "draftlab:spec_decode_num_draft_tokens_total", "Drafted tokens.", ""),
 	mAccepted:     desc(obs.Total, "draftlab:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted and emitted.", ""),
 	mAcceptedAt:   desc(obs.Total, "draftlab:spec_decode_num_accepted_tokens_per_pos_total", "Cycles that accepted the draft at a position, from 0.", "position"),
+	mForward:      desc(obs.Total, "sglang:forward_execution_seconds_total", "Time of passes by SGLang's category; draft includes the making of trees.", "category"),
+	mCycle:        desc(obs.Distribution, "draftlab:cycle_seconds", "Time of a phase in the cycles that had it, and of whole cycles (wall).", "phase"),
 }
 
 // Upper bounds of the buckets, in seconds: from what a small model on two cores takes to what a long context on a slow one does.
@@ -98,7 +102,7 @@ func newMetrics(reg *obs.Registry, s *Server) *metrics {
 			return nil
 		}
 		st := (*e).Stats()
-		return samples(&st, s.report)
+		return appendCycleSamples(samples(&st, s.report), (*e).Ledger().Snapshot())
 	})
 	return m
 }

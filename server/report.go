@@ -76,6 +76,8 @@ func (s *Server) runReport(ctx context.Context) {
 				busy = s.busy() > 0
 			}
 			r.observe(time.Now(), (*e).Stats(), !busy)
+			totals := (*e).Ledger().Totals()
+			s.cycleLog.observe(&totals)
 		}
 		tick.Stop()
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	HealthTimeout  time.Duration // for the token that /health asks for; 20 s, as in SGLang
 	HealthFresh    time.Duration // for so long a token proves that the engine lives; 10 s
 	LogInterval    int           // decode steps from one "Decode batch" line to the next; 0 writes none
+	LogCycles      int           // cycles from one "Cycle ledger" line to the next; 0 writes none
 }
 
 // withDefaults fills in the limits.
@@ -64,9 +65,11 @@ type Server struct {
 	created time.Time
 	metrics *metrics
 	report  *reporter
-	probe   probe
-	retry   retryEstimate
-	routes  map[string]map[string]http.HandlerFunc // by path and method
+	// cycleLog belongs to Start and then to the goroutine that reports.
+	cycleLog cycleLog
+	probe    probe
+	retry    retryEstimate
+	routes   map[string]map[string]http.HandlerFunc // by path and method
 
 	engine atomic.Pointer[Engine] // nil while loading
 
@@ -85,6 +88,7 @@ func New(cfg Config) *Server {
 	s.hard, s.hardStop = context.WithCancelCause(context.Background())
 	s.metrics = newMetrics(obs.NewRegistry(map[string]string{"model_name": cfg.Model}), s)
 	s.report = newReporter(s.cfg.Log, s.cfg.LogInterval)
+	s.cycleLog = cycleLog{log: s.cfg.Log, every: int64(s.cfg.LogCycles)}
 	s.routes = s.routeTable()
 	return s
 }
@@ -105,6 +109,7 @@ func (s *Server) Start(ctx context.Context, e Engine) error {
 	}
 	s.cfg.Log.Info(fmt.Sprintf("Warm-up: %d tokens in %.3f s", warmUpTokens, time.Since(begin).Seconds()))
 	s.report.reset(time.Now(), e.Stats())
+	s.cycleLog.seen = e.Ledger().Totals()
 	s.engine.Store(&e)
 	s.cfg.Log.Info("The server is fired up and ready to roll!")
 	return nil

@@ -29,7 +29,8 @@ type serveFlags struct {
 	context, maxRunning, maxQueued int
 
 	host, apiKey, served     string
-	port, logInterval        int
+	port                     int
+	logInterval, logCycles   int
 	drainTimeout, reqTimeout time.Duration
 }
 
@@ -46,7 +47,7 @@ func newServe(env *Env) *cobra.Command {
 		Short: "Serve a model over HTTP",
 		Long: `Serve answers HTTP requests with a model until it is interrupted: the OpenAI API (/v1/models,
 /v1/completions, /v1/chat/completions) and SGLang's /generate, with /health, /metrics, /server_info,
-/model_info and /flush_cache.
+/model_info and /flush_cache. /debug/cycles tells where the time of recent cycles went.
 
 It listens at once and answers 503 until the model has loaded and written its first tokens; then the log
 says "The server is fired up and ready to roll!". The log goes to standard error, in SGLang's format.
@@ -79,6 +80,7 @@ The JSON document, written once the server listens, is {"url", "settings"}.` + r
 	fl.StringVar(&f.apiKey, "api-key", "", "ask clients for this `KEY`")
 	fl.StringVar(&f.served, "served-model-name", "", "serve the model under this `NAME`; without it, what --model says")
 	fl.IntVar(&f.logInterval, "log-interval", 40, "write a \"Decode batch\" line every `N` steps; 0 writes none")
+	fl.IntVar(&f.logCycles, "log-cycles", 100, "write a line about where the time goes every `N` cycles; 0 writes none")
 	fl.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "give running requests this `TIME` at the end")
 	fl.DurationVar(&f.reqTimeout, "request-timeout", 0, "end a request that takes longer than this `TIME`; 0 never does")
 	return cmd
@@ -101,6 +103,8 @@ func (f *serveFlags) check(env *Env, cmd *cobra.Command) error {
 		return usage(cmd, "--port %d: want 0 to %d", f.port, math.MaxUint16)
 	case f.logInterval < 0:
 		return usage(cmd, "--log-interval %d: it cannot be negative", f.logInterval)
+	case f.logCycles < 0:
+		return usage(cmd, "--log-cycles %d: it cannot be negative", f.logCycles)
 	case f.drainTimeout < 0 || f.reqTimeout < 0:
 		return usage(cmd, "--drain-timeout and --request-timeout cannot be negative")
 	}
@@ -139,7 +143,7 @@ func (f *serveFlags) settings(o *engine.Options, port int) map[string]any {
 		"model_path": f.model, "served_model_name": f.served, "host": f.host, "port": port, "threads": f.threads,
 		"context": f.context, "max_running_requests": f.maxRunning, "max_queued_requests": f.maxQueued,
 		"drafter": f.drafter, "steps": o.Spec.Shape.Steps, "topk": o.Spec.Shape.TopK, "draft_tokens": o.Spec.Shape.DraftTokens,
-		"draft_p_min": f.pMin, "decode_log_interval": f.logInterval, "drain_timeout": f.drainTimeout.Seconds(),
+		"draft_p_min": f.pMin, "decode_log_interval": f.logInterval, "log_cycles": f.logCycles, "drain_timeout": f.drainTimeout.Seconds(),
 		"request_timeout": f.reqTimeout.Seconds(), "api_key": f.apiKey != "",
 	}
 }
@@ -161,7 +165,7 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 	doc := serving{URL: "http://" + net.JoinHostPort(f.host, strconv.Itoa(port)), Settings: f.settings(&o, port)}
 	srv := server.New(server.Config{
 		Model: f.served, APIKey: f.apiKey, Version: buildVersion().Version, Settings: doc.Settings, Log: log,
-		RequestTimeout: f.reqTimeout, DrainTimeout: f.drainTimeout, LogInterval: f.logInterval,
+		RequestTimeout: f.reqTimeout, DrainTimeout: f.drainTimeout, LogInterval: f.logInterval, LogCycles: f.logCycles,
 	})
 	log.Info("settings", settingsArgs(doc.Settings)...)
 	if ip := net.ParseIP(f.host); f.apiKey == "" && (ip == nil || !ip.IsLoopback()) && f.host != "localhost" {

@@ -61,10 +61,11 @@ func (h *Histogram) Observe(v float64) { h.h.Observe(v) }
 // Kind says how a sampled metric behaves.
 type Kind uint8
 
-// The kinds of sampled metrics: a gauge goes up and down, a total only up.
+// The kinds of sampled metrics: a gauge goes up and down, a total only up, a distribution is a histogram that is kept elsewhere.
 const (
 	Gauge Kind = iota
 	Total
+	Distribution
 )
 
 // Desc names a metric whose values are read when they are asked for.
@@ -79,7 +80,14 @@ type Desc struct {
 type Sample struct {
 	Metric int // index into the descriptions
 	Label  string
-	Value  float64
+	Value  float64 // of a distribution the sum
+	Counts *Counts // of a distribution
+}
+
+// Counts are how many values a distribution has, in all and below upper bounds.
+type Counts struct {
+	All   uint64
+	Below map[float64]uint64 // by upper bound
 }
 
 // AddSampled adds metrics that exist elsewhere as plain numbers. Each request for the metrics calls read once, on its own
@@ -124,6 +132,10 @@ func (s *sampled) Collect(ch chan<- prometheus.Metric) {
 		var labels []string
 		if s.labelled[v.Metric] {
 			labels = []string{v.Label}
+		}
+		if v.Counts != nil {
+			ch <- prometheus.MustNewConstHistogram(s.descs[v.Metric], v.Counts.All, v.Value, v.Counts.Below, labels...)
+			continue
 		}
 		ch <- prometheus.MustNewConstMetric(s.descs[v.Metric], s.kinds[v.Metric], v.Value, labels...)
 	}

@@ -37,8 +37,11 @@ func TestRegistry(t *testing.T) {
 	c.Add(2, "200")
 	h := r.NewHistogram("x:seconds", "Seconds.", []float64{1, 2})
 	h.Observe(1.5)
-	r.AddSampled([]Desc{{Gauge, "x:running", "Running.", ""}, {Total, "x:pos_total", "By position.", "position"}}, func() []Sample {
-		return []Sample{{0, "", 3}, {1, "0", 5}, {1, "1", 4}}
+	r.AddSampled([]Desc{{Gauge, "x:running", "Running.", ""}, {Total, "x:pos_total", "By position.", "position"}, {Distribution, "x:size", "Sizes.", "of"}}, func() []Sample {
+		return []Sample{
+			{Metric: 0, Value: 3}, {Metric: 1, Label: "0", Value: 5}, {Metric: 1, Label: "1", Value: 4},
+			{Metric: 2, Label: "a", Value: 17, Counts: &Counts{All: 6, Below: map[float64]uint64{1: 2, 4: 5}}},
+		}
 	})
 	rec := httptest.NewRecorder()
 	r.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
@@ -51,6 +54,7 @@ func TestRegistry(t *testing.T) {
 		`x:seconds_bucket{model_name="m",le="2"} 1`,
 		"# TYPE x:running gauge", `x:running{model_name="m"} 3`,
 		"# TYPE x:pos_total counter", `x:pos_total{model_name="m",position="1"} 4`,
+		"# TYPE x:size histogram", `x:size_bucket{model_name="m",of="a",le="4"} 5`, `x:size_sum{model_name="m",of="a"} 17`, `x:size_count{model_name="m",of="a"} 6`,
 		"go_goroutines ",
 	} {
 		if !strings.Contains(string(body), want) {
