@@ -1,0 +1,164 @@
+package load
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestArrivalsArePoissonAndRepeat(t *testing.T) {
+	const n, rate = 20_000, 250.0
+	a, b := NewArrivals(rate, 7), NewArrivals(rate, 7)
+	gaps := make([]float64, n)
+	last := time.Duration(0)
+	for i := range gaps {
+		at := a.Next()
+		if at != b.Next() {
+			t.Fatal("the same seed gave other times")
+		}
+		gaps[i] = (at - last).Seconds() * rate
+		last = at
+	}
+	var sum, square float64
+	for _, g := range gaps {
+		sum, square = sum+g, square+g*g
+	}
+	mean := sum / n
+	// Mean and standard deviation of an exponential distribution are 1; their errors here are 0.7 % and 1 %.
+	if sd := math.Sqrt(square/n - mean*mean); math.Abs(mean-1) > .03 || math.Abs(sd-1) > .04 {
+		t.Errorf("mean gap %v, standard deviation %v", mean, sd)
+	}
+	if NewArrivals(rate, 8).Next() == NewArrivals(rate, 7).Next() {
+		t.Error("another seed gave the same time")
+	}
+}
+
+// call is one request as a test saw it.
+type call struct {
+	n          int64
+	due, start time.Duration
+}
+
+// carry runs a plan against a server that takes a time for each request, in fake time.
+func carry(t *testing.T, ctx context.Context, p Plan, takes func(n int64) time.Duration) (calls []call, tally Tally) {
+	t.Helper()
+	var mu sync.Mutex
+	begin := time.Now()
+	tally = Run(ctx, p, func(_ context.Context, n int64, due time.Time) {
+		mu.Lock()
+		calls = append(calls, call{n, due.Sub(begin), time.Since(begin)})
+		mu.Unlock()
+		time.Sleep(takes(n))
+	})
+	slices.SortFunc(calls, func(a, b call) int { return int(a.n - b.n) })
+	return calls, tally
+}
+
+// TestOpenLoopDoesNotWaitForTheServer: each request starts when it is due, however slow the server is.
+func TestOpenLoopDoesNotWaitForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, tally := carry(t, t.Context(), Plan{Rate: 100, Requests: 50, Seed: 3}, func(int64) time.Duration { return time.Minute })
+		arrivals := NewArrivals(100, 3)
+		for _, c := range calls {
+			if want := arrivals.Next(); c.due != want || c.start != want {
+				t.Fatalf("request %d: due %v, started %v, want %v", c.n, c.due, c.start, want)
+			}
+		}
+		last := calls[49].start
+		if want := (Tally{Started: 50, LastStart: last, Elapsed: last + time.Minute, Peak: 50}); tally != want {
+			t.Errorf("%+v, want %+v", tally, want)
+		}
+	})
+}
+
+// TestOpenLoopCountsLateStarts: with one place and requests that take longer than the mean gap, lag builds up, and it shows.
+func TestOpenLoopCountsLateStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, tally := carry(t, t.Context(), Plan{Rate: 100, Requests: 100, Concurrency: 1, Seed: 1}, func(int64) time.Duration { return 20 * time.Millisecond })
+		free, late := time.Duration(0), int64(0)
+		for _, c := range calls {
+			if want := max(c.due, free); c.start != want {
+				t.Fatalf("request %d, due %v, started at %v, want %v", c.n, c.due, c.start, want)
+			}
+			free = c.start + 20*time.Millisecond
+			if c.start-c.due > LateAfter {
+				late++
+			}
+		}
+		if tally.Late != late || late < 50 || tally.Dropped != 0 || tally.Started != 100 || tally.Peak != 1 {
+			t.Errorf("%+v; %d were late", tally, late)
+		}
+	})
+}
+
+// TestOpenLoopCountsDroppedStarts: what was due within the time and found no place until its end is dropped, not forgotten.
+func TestOpenLoopCountsDroppedStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, tally := carry(t, t.Context(), Plan{Rate: 100, Duration: time.Second, Concurrency: 2, Seed: 1}, func(int64) time.Duration { return 10 * time.Second })
+		due := int64(0)
+		for a := NewArrivals(100, 1); a.Next() <= time.Second; {
+			due++
+		}
+		if len(calls) != 2 || tally.Started != 2 || tally.Dropped != due-2 {
+			t.Errorf("%d calls, %+v; %d were due", len(calls), tally, due)
+		}
+	})
+}
+
+func TestOpenLoopEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		calls, tally := carry(t, ctx, Plan{Rate: 100, Requests: 1000, Seed: 1}, func(int64) time.Duration { return 0 })
+		if n := int64(len(calls)); n != tally.Started || n < 20 || n > 100 || tally.Elapsed != 500*time.Millisecond || tally.Dropped != 0 {
+			t.Errorf("%d calls, %+v", n, tally)
+		}
+	})
+}
+
+func TestClosedLoopKeepsItsPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, tally := carry(t, t.Context(), Plan{Requests: 10, Concurrency: 3}, func(int64) time.Duration { return time.Second })
+		for i, c := range calls {
+			if want := time.Duration(i/3) * time.Second; c.start != want || c.due != want {
+				t.Errorf("request %d: due %v, started %v, want %v", i, c.due, c.start, want)
+			}
+		}
+		if want := (Tally{Started: 10, LastStart: 3 * time.Second, Elapsed: 4 * time.Second, Peak: 3}); tally != want {
+			t.Errorf("%+v, want %+v", tally, want)
+		}
+	})
+}
+
+func TestClosedLoopEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, tally := carry(t, t.Context(), Plan{Duration: 2500 * time.Millisecond, Concurrency: 2}, func(int64) time.Duration { return time.Second })
+		if len(calls) != 6 || tally.Elapsed != 3*time.Second {
+			t.Errorf("%d calls, %+v", len(calls), tally)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if calls, _ := carry(t, ctx, Plan{Requests: 100, Concurrency: 1}, func(int64) time.Duration { return time.Second }); len(calls) != 2 {
+			t.Errorf("%d calls after the context's end", len(calls))
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	for _, p := range []Plan{{}, {Rate: -1, Requests: 1}, {Rate: math.NaN(), Requests: 1}, {Requests: 1}, {Concurrency: 1}, {Rate: 1}, {Concurrency: 1, Requests: -1}} {
+		if p.Check() == nil {
+			t.Errorf("%+v passed", p)
+		}
+	}
+	if err := (&Plan{Rate: 1, Requests: 1}).Check(); err != nil {
+		t.Error(err)
+	}
+}
