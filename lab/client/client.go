@@ -72,8 +72,9 @@ type Sample struct {
 	Finish       string       `json:"finish"`
 	DecodeSteps  int          `json:"decode_steps,omitempty"` // passes after the first token, if the server tells
 	Spec         *Speculation `json:"spec,omitempty"`
-	Status       int          `json:"status"`          // of HTTP; 0 if there was no answer
-	Error        string       `json:"error,omitempty"` // "" for a complete answer
+	Status       int          `json:"status"`            // of HTTP; 0 if there was no answer
+	Error        string       `json:"error,omitempty"`   // "" for a complete answer
+	Failure      Failure      `json:"failure,omitempty"` // what kind of error
 }
 
 // DecodeTokS returns the output tokens after the first chunk over the time from the first chunk to the last; 0 if there is no
@@ -97,6 +98,7 @@ func (s *Sample) EndToEndTokS() float64 {
 type Client struct {
 	Base string // such as http://127.0.0.1:30000
 	HTTP *http.Client
+	Key  string // sent as a bearer token unless it is empty
 }
 
 // maxAnswer bounds an answer against a server that never ends, in bytes.
@@ -106,18 +108,22 @@ const maxAnswer = 256 << 20
 func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 	body, err := r.body()
 	if err != nil {
-		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error()}
+		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error(), Failure: Unreachable}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+string(r.API), bytes.NewReader(body))
 	if err != nil {
-		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error()}
+		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error(), Failure: Unreachable}
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
 	start := time.Now()
-	s := &Sample{DueUnixNS: due.UnixNano(), StartUnixNS: start.UnixNano()}
+	// The start is counted from the due time on the monotonic clock: a step of the wall clock is no latency.
+	s := &Sample{DueUnixNS: due.UnixNano(), StartUnixNS: due.Add(start.Sub(due)).UnixNano()}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		s.Error = err.Error()
+		s.Error, s.Failure = err.Error(), failureOf(ctx, 0, err)
 		return s
 	}
 	defer resp.Body.Close()
@@ -131,7 +137,7 @@ func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 		err = s.read(r.API, a)
 	}
 	if err != nil {
-		s.Error = err.Error()
+		s.Error, s.Failure = err.Error(), failureOf(ctx, s.Status, err)
 	}
 	return s
 }

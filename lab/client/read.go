@@ -77,7 +77,7 @@ func (s *Sample) read(api API, a *arrivals) error {
 			return fmt.Errorf("an event of the stream is no JSON object as expected: %w", err)
 		}
 		if e.Error != nil {
-			return errors.New("in the stream: " + e.Error.Message)
+			return &inStream{e.Error.Message}
 		}
 		if api == Generate {
 			err = s.grown(src.when(), &e)

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// hostile is a server that behaves as the prompt of a request says.
+func hostile(t *testing.T) *httptest.Server {
+	t.Helper()
+	part := "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n"
+	release := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		say := func(text string) {
+			_, _ = io.WriteString(w, text)
+			w.(http.Flusher).Flush()
+		}
+		body, _ := io.ReadAll(r.Body)
+		var how string
+		_, _ = fmt.Sscanf(string(body), `{"max_tokens":1,"model":"","prompt":%q`, &how)
+		switch how {
+		case "429":
+			w.WriteHeader(429)
+		case "400":
+			w.WriteHeader(400)
+		case "500":
+			w.WriteHeader(500)
+		case "stall at once":
+			<-release
+		case "stall":
+			say(part)
+			<-release
+		case "cut":
+			say(part)
+			panic(http.ErrAbortHandler)
+		case "reset":
+			c, _, _ := w.(http.Hijacker).Hijack()
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		case "no end":
+			say(part)
+		case "half":
+			say(part + "data: {\"choi")
+		case "not JSON":
+			say(part + "data: hello\n\n")
+		case "other types":
+			say("data: {\"choices\":\"none\"}\n\n")
+		case "error":
+			say(part + "data: {\"error\":{\"message\":\"out of memory\"}}\n\n")
+		case "well":
+			say(part + "data: [DONE]\n\n")
+		}
+	}))
+	t.Cleanup(func() { close(release); s.Close() })
+	return s
+}
+
+func TestHostileServersAreNamed(t *testing.T) {
+	s := hostile(t)
+	h := NewHTTP(4, 100*time.Millisecond)
+	defer h.CloseIdleConnections()
+	c := &Client{Base: s.URL, HTTP: h}
+	for how, want := range map[string]Failure{
+		"429": Limited, "400": Refused, "500": ServerFault, "stall at once": Stalled, "stall": Stalled, "cut": Cut, "reset": Cut, "no end": Cut, "half": Cut,
+		"not JSON": Broken, "other types": Broken, "error": ServerFault, "well": "",
+	} {
+		got := c.Do(t.Context(), time.Now(), &Request{API: Completion, Prompt: how, MaxTokens: 1})
+		if got.Failure != want || (got.Error == "") != (want == "") {
+			t.Errorf("%s: %q (%s), want %q", how, got.Failure, got.Error, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := c.Do(ctx, time.Now(), &Request{API: Completion, Prompt: "well"}); got.Failure != Cancelled {
+		t.Errorf("cancelled: %q (%s)", got.Failure, got.Error)
+	}
+	dead := &Client{Base: "http://127.0.0.1:1", HTTP: h}
+	if got := dead.Do(t.Context(), time.Now(), &Request{API: Completion}); got.Failure != Unreachable {
+		t.Errorf("not there: %q (%s)", got.Failure, got.Error)
+	}
+}
+
+// TestASlowServerDoesNotStall: the limit is for silence, not for the whole answer.
+func TestASlowServerDoesNotStall(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 8 {
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n")
+			w.(http.Flusher).Flush()
+			time.Sleep(50 * time.Millisecond)
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}))
+	defer s.Close()
+	h := NewHTTP(1, 250*time.Millisecond)
+	defer h.CloseIdleConnections()
+	got := (&Client{Base: s.URL, HTTP: h}).Do(t.Context(), time.Now(), &Request{API: Completion})
+	if got.Failure != "" || got.OutputTokens != 8 {
+		t.Errorf("%q (%s), %d tokens", got.Failure, got.Error, got.OutputTokens)
+	}
+}
