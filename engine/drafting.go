@@ -134,9 +134,9 @@ func (e *Engine) extend(count int, of func(i int) (s *sequence, from, n int, out
 	e.grow()
 }
 
-// top is how many candidates with probabilities a sequence wants of a row; 0 asks for the best alone.
+// top is how many candidates with probabilities a sequence wants of a row; 0 asks for the best alone, or for logits.
 func (s *sequence) top() int {
-	if s.spec.Shape.IsChain() && s.spec.PMin == 0 {
+	if s.fixed != nil || s.spec.Shape.IsChain() && s.spec.PMin == 0 {
 		return 0
 	}
 	return s.spec.Shape.TopK
@@ -150,7 +150,7 @@ func (e *Engine) grow() {
 		dr := &e.drafts[i]
 		shape := dr.s.spec.Shape.Cap(dr.s.limit-dr.s.emitted()-1, dr.s.spec.Shape.Rows())
 		dr.s.builder.Start(shape, dr.s.tokens[dr.root], dr.s.spec.PMin)
-		e.propose(dr.s, 0, out)
+		e.propose(dr, 0, out)
 		out++
 	}
 	for pass := 0; e.level(pass); pass++ {
@@ -162,7 +162,12 @@ func (e *Engine) grow() {
 }
 
 // propose hands the candidates behind an output row of the drafter's last run to a sequence's builder, as those of its row i.
-func (e *Engine) propose(s *sequence, i, out int) {
+func (e *Engine) propose(dr *drafting, i, out int) {
+	s := dr.s
+	if s.fixed != nil {
+		e.draw(dr, i, out)
+		return
+	}
 	if s.top() == 0 {
 		s.builder.Propose(i, []int32{e.drafter.Best(out)}, one)
 		return
@@ -194,7 +199,7 @@ func (e *Engine) level(pass int) bool {
 	for i := range e.drafts {
 		dr := &e.drafts[i]
 		for j := range dr.rows {
-			e.propose(dr.s, j, out)
+			e.propose(dr, j, out)
 			out++
 		}
 	}
@@ -257,6 +262,9 @@ func (e *Engine) loadDrafter() (err error) {
 	}
 	n := max(1, e.opt.Limit.TopK)
 	e.candidates = candidates{make([]int32, n), make([]float32, n)}
+	if err == nil {
+		e.proposer = newProposer(e.drafter.Config().DraftVocab)
+	}
 	return err
 }
 

@@ -74,6 +74,7 @@ type Engine struct {
 
 	drafter     *eagle3.Drafter // nil for none
 	candidates  candidates
+	proposer    proposer
 	featureRows []int32    // scratch: the target's rows whose states the drafter takes
 	drafts      []drafting // scratch: sequences that get new candidates
 
@@ -138,8 +139,10 @@ func (s *Spec) resolve() error {
 	switch {
 	case s.Drafter != DraftNone && s.Drafter != DraftNgram && s.Drafter != DraftModel:
 		return fmt.Errorf("drafter %q: want %s, %s or %s", s.Drafter, DraftNone, DraftNgram, DraftModel)
-	case s.Rule != RuleA:
-		return fmt.Errorf("rule %q: only %s, sample and match, is offered", s.Rule, RuleA)
+	case s.Rule != RuleA && s.Rule != RuleB:
+		return fmt.Errorf("rule %q: want %s or %s", s.Rule, RuleA, RuleB)
+	case s.Rule == RuleB && s.Drafter != DraftModel:
+		return fmt.Errorf("rule %s with drafter %s: it draws drafts from the distribution of drafter %s; use rule %s", RuleB, s.Drafter, DraftModel, RuleA)
 	case s.PMin < 0 || s.PMin > 1 || s.PMin != s.PMin:
 		return fmt.Errorf("p-min = %g: want 0 to 1", s.PMin)
 	}

@@ -35,8 +35,10 @@ const (
 type Rule string
 
 // RuleA draws the target's token from a generator keyed by (seed, output position) and accepts a draft that equals it: the
-// output is that of plain decoding with the same seed, token for token. RuleB, acceptance with probability min(1, p/q)
-// (Leviathan et al. 2023), is known by name and refused so far.
+// output is that of plain decoding with the same seed, token for token. RuleB draws the drafts from the drafter's distribution and
+// accepts each with probability min(1, p/q) (Leviathan et al. 2023): at temperatures near 1 more are accepted. Its output has
+// the distribution of plain decoding's, but it is another text, which a seed fixes for one draft shape, drafter and batch only. It
+// needs DraftModel; at temperature 0 it is RuleA.
 const (
 	RuleA Rule = "a"
 	RuleB Rule = "b"

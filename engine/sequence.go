@@ -27,9 +27,11 @@ type sequence struct {
 	index   *ngram.Index
 	drafter bool // it has drafter rows
 	resumed bool // its next prompt row follows a cached prefix
-	builder *draft.Builder
-	covered int // slots that its blocks cover without those borrowed for a draft
-	limit   int // most output tokens
+	builder grower
+	fixed   *draft.Fixed      // the builder, under rule B; nil under rule A
+	drawn   []sample.Proposal // under rule B: what the candidates of each of the draft's runs of the drafter were drawn from
+	covered int               // slots that its blocks cover without those borrowed for a draft
+	limit   int               // most output tokens
 
 	spent ledger.Times // Result.Phases so far
 
@@ -58,7 +60,11 @@ func (e *Engine) newSequence(req Request, spec Spec, h *Handle) *sequence {
 	switch spec.Drafter {
 	case DraftModel:
 		s.drafter, s.salt = true, saltDrafted
-		s.builder = draft.NewBuilder(spec.Shape)
+		if spec.Rule == RuleB && req.Sampling.Temperature > 0 {
+			s.drawsCandidates(e.drafter.Config().DraftVocab)
+		} else {
+			s.builder = draft.NewBuilder(spec.Shape)
+		}
 	case DraftNgram:
 		s.index = ngram.New(ngramLengths, uint64(len(req.Prompt)))
 		s.index.Append(req.Prompt...)

@@ -267,13 +267,12 @@ func (e *Engine) emitted(n int) {
 	})
 }
 
-// walk follows the target's own choices through a tree whose rows have logits from output row out on: each choice is a token of the
-// output, and where a child of the node carries it, the walk goes on there (rule A: sample and match). The tokens are left in e.fresh,
-// the nodes in e.path.
+// walk follows the target's choices through a tree whose rows have logits from output row out on: each choice is a token of the
+// output, and where it is a child of the node, the walk goes on there. The tokens are left in e.fresh, the nodes in e.path.
 func (e *Engine) walk(s *sequence, t *draft.Tree, out int) (o outcome) {
 	e.fresh, e.path = e.fresh[:0], append(e.path[:0], 0)
 	for node := 0; ; {
-		token, err := e.choose(s, out+node)
+		token, child, err := e.next(s, t, node, out)
 		if err != nil {
 			o.err = err
 			return o
@@ -288,11 +287,20 @@ func (e *Engine) walk(s *sequence, t *draft.Tree, out int) (o outcome) {
 		if s.emitted() == s.limit {
 			return o
 		}
-		if node = t.Child(node, token.ID); node < 0 {
+		if node = child; node < 0 {
 			return o
 		}
 		e.path = append(e.path, int32(node))
 	}
+}
+
+// next takes the next token at a node, and the child that it is, −1 if none.
+func (e *Engine) next(s *sequence, t *draft.Tree, node, out int) (token Token, child int, err error) {
+	if s.fixed != nil && t.FirstChild(node) >= 0 {
+		return e.verify(s, t, node, out+node)
+	}
+	token, err = e.choose(s, out+node) // rule A: sample and match
+	return token, t.Child(node, token.ID), err
 }
 
 // choose takes the next token of a sequence from an output row of the last pass.
@@ -309,10 +317,16 @@ func (e *Engine) choose(s *sequence, out int) (t Token, err error) {
 	if err != nil {
 		return t, e.failed(s, err)
 	}
+	return e.withLogprobs(s, t.ID), nil
+}
+
+// withLogprobs is a token with what the request wants to know of the row in e.logits.
+func (e *Engine) withLogprobs(s *sequence, id int32) Token {
+	t := Token{ID: id}
 	if s.req.Logprobs {
-		t.Logprob, t.Top = e.logprobs(t.ID, s.req.TopLogprobs)
+		t.Logprob, t.Top = e.logprobs(id, s.req.TopLogprobs)
 	}
-	return t, nil
+	return t
 }
 
 func (e *Engine) failed(s *sequence, err error) error {

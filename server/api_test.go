@@ -199,12 +199,34 @@ func TestSpeculativeExtension(t *testing.T) {
 		`{"steps":2}`:                                             "speculative.steps",
 		`{"p_min":1.5}`:                                           "speculative.p_min",
 		`{"rule":"c"}`:                                            "speculative.rule",
+		`{"drafter":"ngram","steps":2,"rule":"b"}`:                "speculative.rule",
+		`{"drafter":"eagle3","steps":0,"rule":"b"}`:               "speculative.rule",
 		`{"step":1}`:                                              "speculative.step",
 	} {
 		w := call(s.Handler(), "POST", "/v1/completions", `{"prompt":"a","speculative":`+in+`}`)
 		if doc := unmarshal[openai.ErrorBody](t, w, 400); doc.Error.Param != param {
 			t.Errorf("%s: %+v; want param %s", in, doc.Error, param)
 		}
+	}
+}
+
+// TestRuleOfARequest: a server's rule b is for requests that use its drafter, and asking for it where it means nothing is an error.
+func TestRuleOfARequest(t *testing.T) {
+	f := newFake(t)
+	f.info.Spec = engine.Spec{Drafter: engine.DraftModel, Shape: draft.Chain(3), Rule: engine.RuleB}
+	s, _ := started(t, f, Config{})
+	for in, want := range map[string]engine.Rule{
+		`{"steps":2}`: engine.RuleB, `{"rule":"a"}`: engine.RuleA, `{"drafter":"none"}`: engine.RuleA, `{"steps":0}`: engine.RuleA,
+		`{"drafter":"ngram","steps":2}`: engine.RuleA,
+	} {
+		w := call(s.Handler(), "POST", "/v1/completions", `{"prompt":"a","temperature":0,"speculative":`+in+`}`)
+		if got := f.last().req.Spec; w.Code != 200 || got == nil || got.Rule != want {
+			t.Errorf("%s: %d, %+v; want rule %s", in, w.Code, got, want)
+		}
+	}
+	w := call(s.Handler(), "POST", "/v1/completions", `{"prompt":"a","temperature":0,"speculative":{"rule":"b"}}`)
+	if doc := unmarshal[openai.ErrorBody](t, w, 400); doc.Error.Param != "speculative.rule" {
+		t.Errorf("rule b at temperature 0: %+v", doc.Error)
 	}
 }
 

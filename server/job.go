@@ -72,6 +72,9 @@ func (s *Server) newJob(e Engine, o *openai.Options, w wishes) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if spec != nil && o.Speculative.Rule == string(engine.RuleB) && params.Temperature == 0 {
+		return nil, openai.Invalid("speculative.rule", "speculative.rule: greedy decoding (temperature 0) is the same under both rules: leave it out, or ask for a temperature")
+	}
 	j := &job{engine: e, n: n, stops: o.Stop, keep: o.SkipSpecialTokens != nil && !*o.SkipSpecialTokens, arrived: time.Now()}
 	for _, ids := range w.prompts {
 		limit, err := w.outputLimit(len(ids), info.Context)
@@ -249,9 +252,14 @@ func speculation(o *openai.Speculative, info Info) (*engine.Spec, error) {
 		}
 		spec.PMin = float32(*o.PMin)
 	}
-	switch r := engine.Rule(o.Rule); r {
-	case "":
-	case engine.RuleA, engine.RuleB:
+	draws := spec.Drafter == engine.DraftModel && spec.Shape.Steps > 0
+	switch r := engine.Rule(o.Rule); {
+	case r == "" && spec.Rule == engine.RuleB && !draws:
+		spec.Rule = engine.RuleA // the default is for a drafter that this request does not use
+	case r == "":
+	case r == engine.RuleB && !draws:
+		return nil, bad("rule", "b draws drafts from the distribution of drafter eagle3, which this request does not use")
+	case r == engine.RuleA || r == engine.RuleB:
 		spec.Rule = r
 	default:
 		return nil, bad("rule", "%q: it must be a or b", clip(o.Rule))

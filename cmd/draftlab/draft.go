@@ -11,6 +11,7 @@ import (
 	"draftlab/drafters"
 	"draftlab/engine"
 	"draftlab/engine/draft"
+	"draftlab/internal/ui"
 )
 
 // draftFlags are the flags of every command that speculates.
@@ -18,6 +19,7 @@ type draftFlags struct {
 	drafter                  string
 	steps, topk, draftTokens int
 	pMin                     float64
+	rule                     string
 }
 
 // defaultSteps is the depth of a chain that is not asked for otherwise: with the drafters that others publish the fourth draft is
@@ -30,7 +32,12 @@ const draftHelp = `
 DRAFTER is a directory with an EAGLE-3 checkpoint for the model, "ngram" (look-up in the text so far),
 "random" (a head of the model's shape with seeded random weights, to study cost), "none", or "auto": the
 drafter that comes with the model, and plain decoding where there is none. The output is that of plain
-decoding with any of them.`
+decoding with any of them.
+
+Sampled text (temperature above 0) meets drafts by rule a: the target draws its token as in plain decoding, and
+a draft that equals it is accepted. Under rule b the drafter draws, and a draft is accepted with probability
+min(1, p/q): more are near temperature 1, but then only the distribution of texts is that of plain decoding, and
+a seed gives another text with other drafts or other requests beside it.`
 
 func (f *draftFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
@@ -39,6 +46,7 @@ func (f *draftFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.topk, "topk", 1, "let a drafted token have up to `N` branches; 1 is a chain")
 	fl.IntVar(&f.draftTokens, "draft-tokens", 0, "verify up to `N` tokens in a pass, the last emitted one included; 0 is steps+1")
 	fl.Float64Var(&f.pMin, "draft-p-min", 0, "end a draft where the product of its probabilities falls below `P`")
+	fl.StringVar(&f.rule, "rule", string(engine.RuleA), "accept sampled drafts by this `RULE`, a or b")
 }
 
 // apply puts the drafter and the way of speculating into an engine's options. A drafter is loaded even if --steps is 0, for
@@ -47,21 +55,28 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 	if !(f.pMin >= 0 && f.pMin <= 1) {
 		return usage(cmd, "--draft-p-min %v: want 0 to 1", f.pMin)
 	}
+	rule := engine.Rule(f.rule)
+	if rule != engine.RuleA && rule != engine.RuleB {
+		return usage(cmd, "--rule %s: want a or b", ui.Clean(f.rule))
+	}
 	drafter, err := f.resolve(env, model)
 	if err != nil {
 		return err
 	}
-	o.Spec = engine.Spec{Drafter: engine.DraftModel, PMin: float32(f.pMin)}
+	o.Spec = engine.Spec{Drafter: engine.DraftModel, PMin: float32(f.pMin), Rule: rule}
 	switch drafter {
 	case string(engine.DraftNone):
-		for _, name := range []string{"steps", "topk", "draft-tokens"} {
+		for _, name := range []string{"steps", "topk", "draft-tokens", "rule"} {
 			if cmd.Flags().Changed(name) && f.steps > 0 {
 				return usage(cmd, "--%s needs a --drafter: ngram, random or a checkpoint's directory", name)
 			}
 		}
-		o.Spec = engine.Spec{Drafter: engine.DraftNone}
+		o.Spec = engine.Spec{Drafter: engine.DraftNone, Rule: engine.RuleA}
 		return nil
 	case string(engine.DraftNgram):
+		if rule == engine.RuleB {
+			return usage(cmd, "--rule b --drafter ngram: look-up has no probabilities to draw from; use --rule a")
+		}
 		o.Spec.Drafter = engine.DraftNgram
 	case "":
 		return usage(cmd, "--drafter is empty: want auto, none, ngram, random or a checkpoint's directory")
@@ -73,7 +88,7 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 		o.Drafter = drafter
 	}
 	if f.steps == 0 {
-		o.Spec = engine.Spec{Drafter: engine.DraftNone}
+		o.Spec = engine.Spec{Drafter: engine.DraftNone, Rule: engine.RuleA}
 		return nil
 	}
 	o.Spec.Shape = draft.Shape{Steps: f.steps, TopK: f.topk, DraftTokens: f.draftTokens}

@@ -44,6 +44,7 @@ type generationSpec struct {
 	Steps           int     `json:"steps"`
 	TopK            int     `json:"topk"`
 	DraftTokens     int     `json:"draft_tokens"`
+	Rule            string  `json:"rule"`
 	Cycles          int64   `json:"cycles"`
 	Drafted         int64   `json:"drafted"`
 	Accepted        int64   `json:"accepted"`
@@ -139,6 +140,9 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	if err := f.sampling.Validate(); err != nil {
 		field, problem, _ := strings.Cut(err.Error(), " ")
 		return usage(cmd, "--%s %s", strings.ReplaceAll(field, "_", "-"), problem)
+	}
+	if f.rule == string(engine.RuleB) && f.sampling.Temperature == 0 {
+		return usage(cmd, "--rule b: greedy decoding is the same under both rules; give a --temperature above 0")
 	}
 	text, err := readPrompt(cmd.Context(), env, f, prompt)
 	if err != nil {
@@ -349,7 +353,7 @@ func report(e *engine.Engine, f *generateFlags, req *engine.Request, res *engine
 		d := &res.Draft
 		g.Spec = &generationSpec{
 			Drafter: string(spec.Drafter), Steps: spec.Shape.Steps, TopK: spec.Shape.TopK, DraftTokens: spec.Shape.DraftTokens,
-			Cycles: d.Cycles, Drafted: d.Drafted, Accepted: d.Accepted, AcceptLength: d.AcceptLength(),
+			Rule: string(spec.Rule), Cycles: d.Cycles, Drafted: d.Drafted, Accepted: d.Accepted, AcceptLength: d.AcceptLength(),
 			AcceptHistogram: d.AppendHistogram([]int64{}),
 		}
 	}

@@ -25,8 +25,19 @@ func philox(ctr [4]uint32, key [2]uint32) [4]uint32 {
 // Uniform returns the 64 random bits of an output position: the low two words of Philox4x32-10 with
 // the seed as key and the position as counter. It has no state: any position, in any order, any
 // number of times (invariant 1). Position 0 is the first output token's.
-func Uniform(seed uint64, position int) uint64 {
+func Uniform(seed uint64, position int) uint64 { return keyed(seed, position, purposeToken, 0) }
+
+// The purposes of random numbers at an output position. Each has its own: a token is distributed as it should be only if the numbers
+// that choose it had no part in what it is compared with.
+const (
+	purposeToken = iota // the token itself
+	purposeDraft        // candidate i, under rule B
+	purposeTest         // the test of candidate i, under rule B
+)
+
+// keyed returns the i-th 64 random bits of a purpose at an output position.
+func keyed(seed uint64, position int, purpose, i uint32) uint64 {
 	p := uint64(position)
-	w := philox([4]uint32{uint32(p), uint32(p >> 32), 0, 0}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+	w := philox([4]uint32{uint32(p), uint32(p >> 32), purpose, i}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return uint64(w[1])<<32 | uint64(w[0])
 }

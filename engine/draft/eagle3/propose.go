@@ -28,3 +28,11 @@ func (d *Drafter) Logits(dst []float32, outs int) {
 	}
 	d.dev.Read(d.out, outs, dst)
 }
+
+// LogitRow copies the logits of output row i of the last Run to dst, [DraftVocab].
+func (d *Drafter) LogitRow(i int, dst []float32) {
+	if i < 0 || i >= d.batch.Outs || len(dst) != d.cfg.DraftVocab {
+		panic(fmt.Sprintf("eagle3: %d floats for output row %d; the batch has %d rows of %d", len(dst), i, d.batch.Outs, d.cfg.DraftVocab))
+	}
+	d.dev.ReadRow(d.out, i, dst)
+}
