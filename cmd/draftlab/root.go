@@ -23,6 +23,8 @@ standard output and progress to standard error; with --json the result is one JS
 		newServe(env),
 		newMicrobench(env),
 		newProfile(env),
+		newExplain(env),
+		newPredict(env),
 		newVersion(env),
 	)
 	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")

@@ -61,7 +61,7 @@ func Fit(plain Figure, batch float64, obs []Observation) (*Model, error) {
 		return nil, fmt.Errorf("there is no speculative arm to fit")
 	}
 	for i, o := range obs {
-		if err := o.check(); err != nil {
+		if err := o.Check(); err != nil {
 			return nil, fmt.Errorf("observation %d (%v): %w", i+1, o.Shape, err)
 		}
 	}
@@ -78,7 +78,8 @@ func Fit(plain Figure, batch float64, obs []Observation) (*Model, error) {
 	return m, nil
 }
 
-func (o *Observation) check() error {
+// Check says what is impossible about an observation.
+func (o *Observation) Check() error {
 	if err := o.Shape.Check(); err != nil {
 		return err
 	}

@@ -207,3 +207,6 @@ func (m *Model) Acceptance() (s []Estimate) {
 	}
 	return s
 }
+
+// Batch is the batch of the plain step that the model compares with.
+func (m *Model) Batch() float64 { return m.batch }
