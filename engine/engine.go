@@ -15,6 +15,7 @@ import (
 	"draftlab/engine/sample"
 	"draftlab/engine/sched"
 	"draftlab/engine/tokenizer"
+	"draftlab/engine/trace"
 	"draftlab/engine/weights"
 )
 
@@ -71,6 +72,8 @@ type Engine struct {
 	sched  *sched.Scheduler
 	seqs   []*sequence // by sched.Seq
 	count  counters
+	trace  *trace.Trace // nil where none is recorded
+	served int64        // requests that the loop has taken
 
 	drafter     *eagle3.Drafter // nil for none
 	candidates  candidates

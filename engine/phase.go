@@ -67,11 +67,15 @@ func (c *counters) since(place int) (t ledger.Times) {
 	return t
 }
 
-// commit ends an iteration that ran something.
-func (c *counters) commit() {
+// ended ends an iteration that ran something.
+func (e *Engine) ended() {
+	c := &e.count
 	if c.ledger.On() {
 		c.ledger.Close(c.clock.Mark())
 		c.clock.Resolve(c.ledger.Pending())
+		if e.trace != nil {
+			e.traceCycle()
+		}
 	}
 	c.ledger.Commit()
 }

@@ -13,10 +13,12 @@ import (
 
 // sequence is a request in the engine's hands. It belongs to the loop's goroutine; what the reader sees lies in its handle.
 type sequence struct {
-	id   sched.Seq
-	req  Request
-	spec Spec // resolved
-	h    *Handle
+	id sched.Seq
+	// number counts requests in the order in which the loop takes them.
+	number int64
+	req    Request
+	spec   Spec // resolved
+	h      *Handle
 
 	tokens  []int32 // prompt and output; the last one has not run yet
 	table   kvcache.Table

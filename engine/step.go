@@ -74,7 +74,7 @@ func (e *Engine) step() bool {
 		e.count.ledger.Rest()
 		return false
 	}
-	e.count.commit()
+	e.ended()
 	e.count.update(func(c *Stats) { c.Steps++ })
 	return true
 }

@@ -23,8 +23,8 @@ type inbox struct {
 	mu     sync.Mutex
 	fresh  []*sequence
 	cancel []*Handle
-	flush  []chan int
-	queued int // requests that are submitted and do not run yet
+	do     []func() // to be run between steps
+	queued int      // requests that are submitted and do not run yet
 	wake   chan struct{}
 }
 
@@ -116,9 +116,19 @@ func (e *Engine) checkSpec(own *Spec) (Spec, error) {
 // Flush drops the cached prefixes that no running sequence uses and returns the number of blocks. It may be called by any
 // goroutine, whether or not someone runs steps.
 func (e *Engine) Flush() int {
-	done := make(chan int, 1)
+	n := 0
+	e.onLoop(func() { n = e.ledger.Flush() })
+	return n
+}
+
+// onLoop has f run between two steps, on whatever goroutine, and waits for it.
+func (e *Engine) onLoop(f func()) {
+	done := make(chan struct{})
 	e.inbox.mu.Lock()
-	e.inbox.flush = append(e.inbox.flush, done)
+	e.inbox.do = append(e.inbox.do, func() {
+		f()
+		close(done)
+	})
 	e.inbox.mu.Unlock()
 	e.inbox.post()
 	for {
@@ -127,21 +137,21 @@ func (e *Engine) Flush() int {
 			e.driver.Unlock()
 		}
 		select {
-		case n := <-done:
-			return n
-		case <-time.After(flushRetry):
+		case <-done:
+			return
+		case <-time.After(loopRetry):
 		}
 	}
 }
 
-// flushRetry is how long Flush waits for the step in progress before it looks again whether anyone runs steps.
-const flushRetry = 20 * time.Millisecond
+// loopRetry is how long onLoop waits for the step in progress before it looks again whether anyone runs steps.
+const loopRetry = 20 * time.Millisecond
 
 // receive takes what others have left: it runs between steps.
 func (e *Engine) receive() {
 	e.inbox.mu.Lock()
-	fresh, cancel, flush := e.inbox.fresh, e.inbox.cancel, e.inbox.flush
-	e.inbox.fresh, e.inbox.cancel, e.inbox.flush = nil, nil, nil
+	fresh, cancel, do := e.inbox.fresh, e.inbox.cancel, e.inbox.do
+	e.inbox.fresh, e.inbox.cancel, e.inbox.do = nil, nil, nil
 	e.inbox.mu.Unlock()
 	for _, s := range fresh {
 		e.accept(s)
@@ -154,8 +164,8 @@ func (e *Engine) receive() {
 			}
 		}
 	}
-	for _, done := range flush {
-		done <- e.ledger.Flush()
+	for _, f := range do {
+		f()
 	}
 }
 
@@ -170,7 +180,8 @@ func (e *Engine) accept(s *sequence) {
 		e.count.update(func(c *Stats) { c.Failed++ })
 		return
 	}
-	s.id, e.seqs[q] = q, s
+	e.served++
+	s.id, s.number, e.seqs[q] = q, e.served, s
 }
 
 // leaveQueue counts a request off the waiting ones.
@@ -186,6 +197,9 @@ func (e *Engine) end(s *sequence, reason FinishReason, err error) {
 		e.leaveQueue()
 	}
 	e.seqs[s.id] = nil
+	if e.trace != nil {
+		e.traceRequest(s, reason)
+	}
 	s.finish(reason, err)
 	e.count.update(func(c *Stats) {
 		switch {

@@ -1,5 +1,10 @@
 package openai
 
+import (
+	"slices"
+	"strings"
+)
+
 // GenerateRequest is the body of SGLang's own POST /generate.
 type GenerateRequest struct {
 	Text            *Strings       `json:"text,omitempty"`      // one of Text and InputIDs
@@ -118,4 +123,60 @@ type MetaTimes struct {
 	Preempted   int     `json:"preempted,omitempty"`
 	// Phases are sums over the passes that the request took part in, whole: what other requests ran in the same passes is in them.
 	Phases map[string]float64 `json:"phase_time,omitempty"`
+}
+
+// ProfileRequest is the body of SGLang's /start_profile. What is about PyTorch's profiler is taken and has no effect; see
+// [ProfileRequest.WithoutEffect].
+type ProfileRequest struct {
+	OutputDir      string   `json:"output_dir,omitempty"`
+	StartStep      *int64   `json:"start_step,omitempty"` // of the engine's loop; one that has passed is the next
+	NumSteps       *int     `json:"num_steps,omitempty"`  // the answer then comes when the trace is written
+	ProfileID      string   `json:"profile_id,omitempty"` // both are parts of the file's name
+	ProfilePrefix  string   `json:"profile_prefix,omitempty"`
+	Activities     []string `json:"activities,omitempty"` // of CPU, GPU, MEM and RPD
+	ProfileByStage bool     `json:"profile_by_stage,omitempty"`
+	ProfileStages  []string `json:"profile_stages,omitempty"`
+	WithStack      *bool    `json:"with_stack,omitempty"`
+	RecordShapes   *bool    `json:"record_shapes,omitempty"`
+	MergeProfiles  bool     `json:"merge_profiles,omitempty"`
+}
+
+// WithoutEffect names the parameters that were sent and change nothing: a trace always has all phases, of the one process that there is.
+func (p *ProfileRequest) WithoutEffect() []string {
+	names := []string{}
+	for _, f := range []struct {
+		sent bool
+		name string
+	}{
+		{len(p.Activities) > 0, "activities"}, {p.ProfileByStage, "profile_by_stage"}, {len(p.ProfileStages) > 0, "profile_stages"},
+		{p.WithStack != nil, "with_stack"}, {p.RecordShapes != nil, "record_shapes"}, {p.MergeProfiles, "merge_profiles"},
+	} {
+		if f.sent {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// Check refuses what a server must not follow.
+func (p *ProfileRequest) Check() error {
+	if p.NumSteps != nil && *p.NumSteps < 1 {
+		return Invalid("num_steps", "num_steps = %d: want at least 1", *p.NumSteps)
+	}
+	if p.StartStep != nil && *p.StartStep < 0 {
+		return Invalid("start_step", "start_step = %d: it cannot be negative", *p.StartStep)
+	}
+	for i, a := range p.Activities {
+		if !slices.Contains([]string{"CPU", "GPU", "MEM", "RPD", "CUDA_PROFILER"}, a) {
+			return Invalid("activities", "activities[%d]: there are CPU, GPU, MEM, RPD and CUDA_PROFILER", i)
+		}
+	}
+	for name, v := range map[string]string{"profile_id": p.ProfileID, "profile_prefix": p.ProfilePrefix} {
+		if len(v) > 100 || strings.HasPrefix(v, ".") || strings.ContainsFunc(v, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+		}) {
+			return Invalid(name, "%s is a part of a file's name: at most 100 letters, digits, and the signs . _ -", name)
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"draftlab/engine/draft"
 	"draftlab/engine/ledger"
 	"draftlab/engine/tokenizer"
+	"draftlab/engine/trace"
 )
 
 // Engine is what the server needs of an engine. All methods may be called by any goroutine.
@@ -19,6 +20,11 @@ type Engine interface {
 	Ledger() *ledger.Ledger
 	// Flush drops cached prefixes and returns the number of blocks.
 	Flush() int
+	// StartTrace records what the engine does from a step on, for a number of cycles or, with 0, until StopTrace. Its error is
+	// engine.ErrTracing.
+	StartTrace(first int64, cycles int) (*trace.Trace, error)
+	// StopTrace ends the trace that is being recorded and returns it, nil if there is none.
+	StopTrace() *trace.Trace
 	// Tokenizer is nil for a model of random weights, which speaks token ids alone.
 	Tokenizer() *tokenizer.Tokenizer
 	Info() Info

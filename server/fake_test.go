@@ -17,6 +17,7 @@ import (
 	"draftlab/engine/draft"
 	"draftlab/engine/ledger"
 	"draftlab/engine/tokenizer"
+	"draftlab/engine/trace"
 	"draftlab/internal/obs"
 )
 
@@ -36,6 +37,7 @@ type fake struct {
 	submitErr error
 	stats     engine.Stats
 	ledger    *ledger.Ledger
+	trace     *trace.Trace
 	streams   []*fakeStream
 }
 
@@ -89,7 +91,27 @@ func symbol(b int) string {
 func (f *fake) Tokenizer() *tokenizer.Tokenizer { return f.tok }
 func (f *fake) Info() Info                      { return f.info }
 func (f *fake) Flush() int                      { return 3 }
-func (f *fake) Ledger() *ledger.Ledger          { return f.ledger }
+func (f *fake) StartTrace(first int64, cycles int) (*trace.Trace, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.trace != nil {
+		return nil, engine.ErrTracing
+	}
+	f.trace = trace.New(0, first, cycles)
+	return f.trace, nil
+}
+
+func (f *fake) StopTrace() *trace.Trace {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.trace
+	if f.trace = nil; t != nil {
+		t.Finish(0)
+	}
+	return t
+}
+
+func (f *fake) Ledger() *ledger.Ledger { return f.ledger }
 
 func (f *fake) Stats() engine.Stats {
 	f.mu.Lock()

@@ -27,6 +27,9 @@ func (s *Server) routeTable() map[string]map[string]http.HandlerFunc {
 	}
 	flush := get(s.handleFlush)
 	flush[http.MethodPost] = s.handleFlush
+	both := func(h http.HandlerFunc) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{http.MethodGet: h, http.MethodPost: h}
+	}
 	return map[string]map[string]http.HandlerFunc{
 		"/v1/models":           get(s.handleModels),
 		"/v1/completions":      post(s.handleCompletion),
@@ -39,6 +42,8 @@ func (s *Server) routeTable() map[string]map[string]http.HandlerFunc {
 		"/model_info":          get(s.handleModelInfo),
 		"/get_model_info":      get(s.handleModelInfo),
 		"/flush_cache":         flush,
+		"/start_profile":       both(s.handleStartProfile),
+		"/stop_profile":        both(s.handleStopProfile),
 		"/debug/cycles":        get(s.handleCycles),
 		"/metrics":             get(s.metrics.handler.ServeHTTP),
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	HealthTimeout  time.Duration // for the token that /health asks for; 20 s, as in SGLang
 	HealthFresh    time.Duration // for so long a token proves that the engine lives; 10 s
 	LogInterval    int           // decode steps from one "Decode batch" line to the next; 0 writes none
+	ProfileDir     string        // absolute: /start_profile writes traces within it; "" refuses
 	LogCycles      int           // cycles from one "Cycle ledger" line to the next; 0 writes none
 }
 
@@ -67,6 +68,7 @@ type Server struct {
 	report  *reporter
 	// cycleLog belongs to Start and then to the goroutine that reports.
 	cycleLog cycleLog
+	profile  profile
 	probe    probe
 	retry    retryEstimate
 	routes   map[string]map[string]http.HandlerFunc // by path and method

@@ -23,6 +23,7 @@ type Env struct {
 	LookPath       func(name string) (string, error)
 	UserCache      string // the user's cache directory, or "" if the system names none
 	Home           string // the user's home directory, or "" likewise
+	Temp           string // the system's directory for temporary files
 	Procs          int    // processors that the process may use
 
 	// IsTerminal reports whether a stream is a terminal that understands cursor movement.
@@ -38,7 +39,7 @@ func systemEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Environ: os.Environ(), LookPath: exec.LookPath,
-		UserCache: cache, Home: home, Procs: runtime.GOMAXPROCS(0),
+		UserCache: cache, Home: home, Temp: os.TempDir(), Procs: runtime.GOMAXPROCS(0),
 		IsTerminal: func(stream any) bool {
 			f, ok := stream.(*os.File)
 			return ok && term.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type serveFlags struct {
 	context, maxRunning, maxQueued int
 
 	host, apiKey, served     string
+	profileDir               string
 	port                     int
 	logInterval, logCycles   int
 	drainTimeout, reqTimeout time.Duration
@@ -47,7 +49,8 @@ func newServe(env *Env) *cobra.Command {
 		Short: "Serve a model over HTTP",
 		Long: `Serve answers HTTP requests with a model until it is interrupted: the OpenAI API (/v1/models,
 /v1/completions, /v1/chat/completions) and SGLang's /generate, with /health, /metrics, /server_info,
-/model_info and /flush_cache. /debug/cycles tells where the time of recent cycles went.
+/model_info and /flush_cache. /debug/cycles tells where the time of recent
+cycles went; /start_profile and /stop_profile write a trace of it for Perfetto (ui.perfetto.dev).
 
 It listens at once and answers 503 until the model has loaded and written its first tokens; then the log
 says "The server is fired up and ready to roll!". The log goes to standard error, in SGLang's format.
@@ -81,6 +84,7 @@ The JSON document, written once the server listens, is {"url", "settings"}.` + r
 	fl.StringVar(&f.served, "served-model-name", "", "serve the model under this `NAME`; without it, what --model says")
 	fl.IntVar(&f.logInterval, "log-interval", 40, "write a \"Decode batch\" line every `N` steps; 0 writes none")
 	fl.IntVar(&f.logCycles, "log-cycles", 100, "write a line about where the time goes every `N` cycles; 0 writes none")
+	fl.StringVar(&f.profileDir, "profile-dir", "", "let /start_profile write traces within this `DIRECTORY`; without it, the system's for temporary files")
 	fl.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "give running requests this `TIME` at the end")
 	fl.DurationVar(&f.reqTimeout, "request-timeout", 0, "end a request that takes longer than this `TIME`; 0 never does")
 	return cmd
@@ -108,6 +112,14 @@ func (f *serveFlags) check(env *Env, cmd *cobra.Command) error {
 	case f.drainTimeout < 0 || f.reqTimeout < 0:
 		return usage(cmd, "--drain-timeout and --request-timeout cannot be negative")
 	}
+	if f.profileDir == "" {
+		f.profileDir = env.Temp
+	}
+	dir, err := filepath.Abs(f.profileDir)
+	if err != nil {
+		return err
+	}
+	f.profileDir = dir
 	if f.apiKey == "" {
 		f.apiKey = env.Getenv("DRAFTLAB_API_KEY")
 	}
@@ -144,7 +156,7 @@ func (f *serveFlags) settings(o *engine.Options, port int) map[string]any {
 		"context": f.context, "max_running_requests": f.maxRunning, "max_queued_requests": f.maxQueued,
 		"drafter": f.drafter, "steps": o.Spec.Shape.Steps, "topk": o.Spec.Shape.TopK, "draft_tokens": o.Spec.Shape.DraftTokens,
 		"draft_p_min": f.pMin, "rule": string(o.Spec.Rule), "decode_log_interval": f.logInterval, "log_cycles": f.logCycles,
-		"drain_timeout":   f.drainTimeout.Seconds(),
+		"profile_dir": f.profileDir, "drain_timeout": f.drainTimeout.Seconds(),
 		"request_timeout": f.reqTimeout.Seconds(), "api_key": f.apiKey != "",
 	}
 }
@@ -166,7 +178,7 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 	doc := serving{URL: "http://" + net.JoinHostPort(f.host, strconv.Itoa(port)), Settings: f.settings(&o, port)}
 	srv := server.New(server.Config{
 		Model: f.served, APIKey: f.apiKey, Version: buildVersion().Version, Settings: doc.Settings, Log: log,
-		RequestTimeout: f.reqTimeout, DrainTimeout: f.drainTimeout, LogInterval: f.logInterval, LogCycles: f.logCycles,
+		RequestTimeout: f.reqTimeout, DrainTimeout: f.drainTimeout, LogInterval: f.logInterval, LogCycles: f.logCycles, ProfileDir: f.profileDir,
 	})
 	log.Info("settings", settingsArgs(doc.Settings)...)
 	if ip := net.ParseIP(f.host); f.apiKey == "" && (ip == nil || !ip.IsLoopback()) && f.host != "localhost" {

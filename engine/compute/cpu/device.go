@@ -22,22 +22,24 @@ type Device struct {
 	dens   []float32 // their soft-max denominators
 
 	clock     compute.HostClock
+	logging   bool // passes are logged
 	profiling bool
 	spent     [compute.NumKinds]time.Duration
 }
 
 // worker is what one thread owns: its number and its scratch.
 type worker struct {
-	id    int
-	d     *Device
-	row   []float32  // a row being normalised, or the gate half of a SwiGLU chunk
-	up    []float32  // the up half of a SwiGLU chunk
-	out   []float32  // attention sums of some queries
-	rest  []float32  // what a row's codes leave
-	pair  []float32  // products of both terms of a chunk
-	wide  [2]widened // weights that many tiles use; gate and up of a SwiGLU
-	spans []span     // where the scores of the wave in progress lie
-	_     [cacheLine]byte
+	id     int
+	d      *Device
+	row    []float32            // a row being normalised, or the gate half of a SwiGLU chunk
+	up     []float32            // the up half of a SwiGLU chunk
+	out    []float32            // attention sums of some queries
+	rest   []float32            // what a row's codes leave
+	pair   []float32            // products of both terms of a chunk
+	wide   [2]widened           // weights that many tiles use; gate and up of a SwiGLU
+	passes []compute.WorkerPass // while they are logged
+	spans  []span               // where the scores of the wave in progress lie
+	_      [cacheLine]byte
 }
 
 // New returns a device with the given number of worker threads and kernels. It starts threads−1

@@ -81,6 +81,10 @@ func (d *Device) Run(p compute.Program) {
 
 // walk is one worker's way through a program.
 func (d *Device) walk(p *program, id int) {
+	if d.logging {
+		d.walkLogged(p, id)
+		return
+	}
 	w := &d.workers[id]
 	measure := d.profiling && id == 0
 	var last time.Time
