@@ -27,11 +27,15 @@ class Server:
     """A draftlab serve process, from start to SIGTERM."""
 
     def __init__(self, program, args):
+        self.program, self.args = program, args
+        self.start(port=0)
+
+    def start(self, port):
         # A file and not a pipe: nobody reads while the server writes.
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [program, "serve", "--json", "--port", "0", "--served-model-name", MODEL, "--context", str(CONTEXT),
-             "--max-running-requests", "4", "--max-queued-requests", "16", *args],
+            [self.program, "serve", "--json", "--port", str(port), "--served-model-name", MODEL, "--context", str(CONTEXT),
+             "--max-running-requests", "4", "--max-queued-requests", "16", *self.args],
             stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, "DRAFTLAB_API_KEY": KEY})
         # One document of several lines: it ends with a line that is a closing brace.
         lines = []
@@ -75,6 +79,16 @@ class Server:
             if r.headers.get("Content-Type", "").startswith("application/json"):
                 data = json.loads(data) if data else None
             return r.status, data, r.headers
+
+    def address(self):
+        where = urllib.parse.urlsplit(self.url)
+        return where.hostname, where.port
+
+    def post(self, path, body, **headers):
+        """The bytes of a POST request, for clients that behave as http.client does not."""
+        lines = [f"POST {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {KEY}", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
 
     def stats(self):
         """The metrics of one value each, by name."""
@@ -222,9 +236,8 @@ def check_hostile(server, client):
     assert post(b"{}", Content_Type="text/plain")[0] == 415
     assert server.request("GET", "/v1/completions")[0] == 405
     assert server.request("GET", "/nowhere")[0] == 404
-    where = urllib.parse.urlsplit(server.url)
     for raw in [b"\x16\x03\x01\x02\x00", b"GET / HTTP/9.9\r\n\r\n", b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", b"A" * 100000]:
-        with socket.create_connection((where.hostname, where.port)) as s:
+        with socket.create_connection(server.address()) as s:
             with contextlib.suppress(OSError):
                 s.sendall(raw)
                 s.shutdown(socket.SHUT_WR)
@@ -236,16 +249,49 @@ def check_hostile(server, client):
 def check_gone(server, client):
     """Clients that leave, in the middle of a stream and before the first token, leave nothing running."""
     body = json.dumps({"prompt": "Count to a thousand: 1, 2,", "max_tokens": CONTEXT - 100, "ignore_eos": True, "stream": True})
-    where = urllib.parse.urlsplit(server.url)
     for read in (0, 200, 200, 0, 200):
-        with socket.create_connection((where.hostname, where.port)) as s:
-            s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
-                      f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        with socket.create_connection(server.address()) as s:
+            s.sendall(server.post("/v1/completions", body))
             got = 0
             while got < read:
                 got += len(s.recv(4096))
     server.quiet()
     assert client.completions.create(model=MODEL, prompt="a", max_tokens=1).usage.completion_tokens == 1
+
+
+def check_slow_readers(server, client):
+    """Streams that nobody reads cost others nothing, and leave nothing when their clients give up."""
+    body = json.dumps({"prompt": "Count to a thousand: 1, 2,", "max_tokens": CONTEXT - 100, "ignore_eos": True, "stream": True})
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):  # one place stays free
+            s = stack.enter_context(socket.create_connection(server.address()))
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.sendall(server.post("/v1/completions", body))
+        for i in range(3):
+            r = client.completions.create(model=MODEL, prompt=f"One, two, {i}", max_tokens=8, temperature=0, extra_body={"ignore_eos": True})
+            assert r.usage.completion_tokens == 8, r
+    server.quiet()
+
+
+def check_crowd(server, client):
+    """A thousand connections at once: each gets an answer, the served ones the same, and the next request is served."""
+    want = client.completions.create(model=MODEL, prompt="a", max_tokens=2, temperature=0).choices[0].text
+    head = server.post("/v1/completions", json.dumps({"prompt": "a", "max_tokens": 2, "temperature": 0}), Connection="close")
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(socket.create_connection(server.address(), timeout=300)) for _ in range(1000)]
+        for s in crowd:
+            s.sendall(head)
+        answers = []
+        for s in crowd:
+            data = b""
+            while part := s.recv(65536):
+                data += part
+            head_of, _, rest = data.partition(b"\r\n\r\n")
+            answers.append((int(head_of.split()[1]), json.loads(rest)))
+    assert sorted({status for status, _ in answers}) in ([200], [200, 429]), {status for status, _ in answers}
+    assert all(doc["choices"][0]["text"] == want for status, doc in answers if status == 200)
+    server.quiet()
+    assert client.completions.create(model=MODEL, prompt="a", max_tokens=2, temperature=0).choices[0].text == want
 
 
 def check_full_queue(server, client):
@@ -315,23 +361,59 @@ def check_info(server, client):
     assert server.request("GET", "/v1/models", headers={"Authorization": ""})[0] == 401
 
 
+def check_killed(server, client):
+    """kill -9 within a stream: the client notices, and a server started again at the same port gives the same text."""
+    ask = {"model": MODEL, "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+    want = client.completions.create(**ask).choices[0].text
+    events = iter(client.completions.create(model=MODEL, prompt="Once", max_tokens=CONTEXT - 100, stream=True, extra_body={"ignore_eos": True}))
+    next(events)
+    server.process.kill()
+    server.process.wait()
+    try:
+        whole = list(events)[-1].choices[0].finish_reason
+    except Exception as e:  # which one is openai-python's affair
+        whole = None
+        assert not isinstance(e, openai.APIStatusError), e
+    assert whole is None, "the stream of a killed server seems whole"
+    refused(openai.APIConnectionError, how=client.completions.create, **ask)
+    server.start(port=server.address()[1])
+    server.wait()
+    assert client.completions.create(**ask).choices[0].text == want, "another text after the restart"
+
+
 def check_drain(server, client):
-    """SIGTERM within a stream: the stream ends whole, new requests are refused, the program ends with status 0."""
-    stream = client.completions.create(model=MODEL, prompt="Once", max_tokens=64, stream=True, extra_body={"ignore_eos": True})
-    events = iter(stream)
-    tokens = [next(events)]
+    """SIGTERM under load: what runs or waits ends whole, new requests are refused, the program ends with status 0."""
+    finished, lock = [], threading.Lock()
+    begun = threading.Semaphore(0)
+
+    def one():
+        last, first = None, True
+        for last in client.completions.create(model=MODEL, prompt="Once", max_tokens=64, stream=True, extra_body={"ignore_eos": True}):
+            if first:
+                begun.release()
+            first = False
+        with lock:
+            finished.append(last.choices[0].finish_reason)
+
+    threads = [threading.Thread(target=one) for _ in range(12)]
+    for t in threads:
+        t.start()
+    assert begun.acquire(timeout=60), "no stream has begun"
+    end = time.monotonic() + 60
+    while sum(server.stats()[f"sglang:num_{k}_reqs"] for k in ("running", "queue")) + len(finished) < len(threads):
+        assert time.monotonic() < end, "not all requests have arrived"
     status = []
     ending = threading.Thread(target=lambda: status.append(server.stop()))
     ending.start()
-    tokens += list(events)
-    assert tokens[-1].choices[0].finish_reason == "length", tokens[-1]
-    ending.join()
+    for t in [*threads, ending]:
+        t.join()
+    assert finished == ["length"] * len(threads), finished
     assert status == [0], (status, server.text())
     assert "The server is fired up and ready to roll!" in server.text() and "Traceback" not in server.text()
 
 
 CHECKS = [check_models, check_chat, check_chat_stream, check_sampling, check_stop, check_logprobs, check_batch, check_errors, check_hostile,
-          check_gone, check_full_queue, check_async, check_generate, check_info, check_drain]
+          check_gone, check_slow_readers, check_crowd, check_full_queue, check_async, check_generate, check_info, check_killed, check_drain]
 
 
 def main():
