@@ -1,0 +1,138 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+
+	"draftlab/lab/client"
+)
+
+// acceptance sums up what servers say of each request's drafts, by prompt: requests of one prompt are no independent evidence.
+type acceptance struct {
+	requests int64
+	clusters map[string]*drafts
+	total    drafts
+}
+
+// maxClusters bounds the memory of a run that never repeats a prompt.
+const maxClusters = 1 << 14
+
+// drafts are sums over requests.
+type drafts struct {
+	cycles, drafted, accepted, tokens int64
+	histogram                         []int64 // [k] cycles that accepted k
+}
+
+func (d *drafts) add(s *client.Speculation, tokens int) {
+	d.cycles, d.drafted, d.accepted, d.tokens = d.cycles+s.Cycles, d.drafted+s.Drafted, d.accepted+s.Accepted, d.tokens+int64(tokens)
+	for len(d.histogram) < len(s.Histogram) {
+		d.histogram = append(d.histogram, 0)
+	}
+	for k, n := range s.Histogram {
+		d.histogram[k] += n
+	}
+}
+
+// survived returns the cycles that accepted at least k drafts.
+func (d *drafts) survived(k int) (n int64) {
+	for _, h := range d.histogram[min(k, len(d.histogram)):] {
+		n += h
+	}
+	return n
+}
+
+func (a *acceptance) add(r *Record) {
+	if r.Spec == nil || r.Spec.Cycles == 0 {
+		return
+	}
+	if a.clusters == nil {
+		a.clusters = map[string]*drafts{}
+	}
+	key := r.PromptID
+	c := a.clusters[key]
+	if c == nil && len(a.clusters) >= maxClusters {
+		key = fmt.Sprintf("rest %d", r.N%1000) // independent prompts may share a cluster
+		c = a.clusters[key]
+	}
+	if c == nil {
+		c = &drafts{}
+		a.clusters[key] = c
+	}
+	c.add(r.Spec, r.OutputTokens)
+	a.total.add(r.Spec, r.OutputTokens)
+	a.requests++
+}
+
+// Estimate is a ratio with its 95 % interval for prompts like these; the interval is absent with fewer than two prompts.
+type Estimate struct {
+	Value float64  `json:"value"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
+}
+
+// Acceptance is how drafts fared.
+type Acceptance struct {
+	Source   string `json:"source"` // "requests" or "counters"
+	Prompts  int    `json:"prompts,omitempty"`
+	Cycles   int64  `json:"cycles"`
+	Drafted  int64  `json:"drafted,omitempty"`
+	Accepted int64  `json:"accepted"`
+
+	Length      Estimate   `json:"length"`                // 1 + accepted/cycles: the target's own token counts, the prompt's does not
+	Rate        *Estimate  `json:"rate,omitempty"`        // accepted/drafted
+	Survival    []Estimate `json:"survival,omitempty"`    // [k-1] cycles that accepted at least k drafts, of all
+	Conditional []Estimate `json:"conditional,omitempty"` // [k-1] … of those that accepted k-1
+}
+
+// summary returns nil if no request had drafts.
+func (a *acceptance) summary() *Acceptance {
+	t := &a.total
+	if t.cycles == 0 {
+		return nil
+	}
+	out := &Acceptance{Source: "requests", Prompts: len(a.clusters), Cycles: t.cycles, Drafted: t.drafted, Accepted: t.accepted}
+	out.Length = a.ratio(func(d *drafts) (int64, int64) { return d.cycles + d.accepted, d.cycles })
+	if t.drafted > 0 {
+		rate := a.ratio(func(d *drafts) (int64, int64) { return d.accepted, d.drafted })
+		out.Rate = &rate
+	}
+	for k := 1; t.survived(k) > 0; k++ {
+		out.Survival = append(out.Survival, a.ratio(func(d *drafts) (int64, int64) { return d.survived(k), d.survived(0) }))
+		out.Conditional = append(out.Conditional, a.ratio(func(d *drafts) (int64, int64) { return d.survived(k), d.survived(k - 1) }))
+	}
+	return out
+}
+
+// ratio estimates Σx/Σy over prompts, with the linearised variance of a ratio of sums over clusters (Cochran, Sampling Techniques,
+// 6.4) and Student's t.
+func (a *acceptance) ratio(of func(*drafts) (x, y int64)) Estimate {
+	x, y := of(&a.total)
+	r := float64(x) / float64(y)
+	g := float64(len(a.clusters))
+	if g < 2 {
+		return Estimate{Value: r}
+	}
+	sum := 0.0
+	for _, c := range a.clusters {
+		cx, cy := of(c)
+		e := float64(cx) - r*float64(cy)
+		sum += e * e
+	}
+	half := student95(g-1) * math.Sqrt(g/(g-1)*sum) / float64(y)
+	low, high := r-half, r+half
+	return Estimate{r, &low, &high}
+}
+
+// student95 is the 97.5 % quantile of Student's t: exact for one and two degrees of freedom, above by the expansion of Cornish and
+// Fisher (Abramowitz and Stegun 26.7.5), which is 0.8 % low at three and closer beyond.
+func student95(df float64) float64 {
+	switch {
+	case df < 1.5:
+		return 12.7062
+	case df < 2.5:
+		return 4.30265
+	}
+	const z = 1.959964
+	z2 := z * z
+	return z * (1 + (z2+1)/(4*df) + (5*z2*z2+16*z2+3)/(96*df*df) + (3*z2*z2*z2+19*z2*z2+17*z2-15)/(384*df*df*df))
+}

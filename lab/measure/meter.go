@@ -1,0 +1,169 @@
+package measure
+
+import (
+	"sync"
+	"time"
+
+	"draftlab/lab/client"
+)
+
+// Record is one request of a run: a line of the raw file.
+type Record struct {
+	N        int64  `json:"n"`         // number of the start, from 0
+	PromptID string `json:"prompt_id"` // what pairs requests across runs
+	Category string `json:"category,omitempty"`
+	*client.Sample
+}
+
+// LagNS is how long after it was due the request was sent.
+func (r *Record) LagNS() int64 { return r.StartUnixNS - r.DueUnixNS }
+
+// SLO is what a good request keeps to, from the moment it was due; 0 is no limit.
+type SLO struct{ TTFT, TPOT, E2E time.Duration }
+
+// some reports whether there is a limit.
+func (s SLO) some() bool { return s != SLO{} }
+
+// Latency is what one request's times say, in nanoseconds from the moment it was due.
+type Latency struct {
+	TTFT int64 // to the first text that is not empty
+	E2E  int64 // to the last text
+	TPOT int64 // (E2E-TTFT)/(output tokens-1); 0 for less than two tokens
+}
+
+// LatencyOf returns the latencies of a complete request.
+func LatencyOf(r *Record) Latency {
+	l := Latency{TTFT: r.LagNS() + r.FirstNS, E2E: r.LagNS() + r.LastNS}
+	if r.OutputTokens > 1 {
+		l.TPOT = (r.LastNS - r.FirstNS) / int64(r.OutputTokens-1)
+	}
+	return l
+}
+
+// Meter takes in the records of a run. It is safe for use by several goroutines at once.
+type Meter struct {
+	slo   SLO
+	begin int64 // Unix nanoseconds
+
+	mu                             sync.Mutex
+	ttft, tpot, itl, icl, e2e, lag Dist
+	completed, good                int64
+	input, output, cached          int64
+	failures                       map[client.Failure]int64
+	guessed                        bool // the server did not say how many tokens a chunk has
+	spoke                          bool // a complete answer had text
+	timeline                       timeline
+	acceptance                     acceptance
+}
+
+// NewMeter returns a Meter of a run that begins at a time.
+func NewMeter(begin time.Time, slo SLO) *Meter {
+	return &Meter{slo: slo, begin: begin.UnixNano(), failures: map[client.Failure]int64{}}
+}
+
+// Add takes in a request that has ended.
+func (m *Meter) Add(r *Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.StartUnixNS != 0 {
+		m.lag.Add(r.LagNS(), 1)
+	}
+	if r.Error != "" {
+		m.failures[r.Failure]++
+		return
+	}
+	l := LatencyOf(r)
+	m.completed++
+	m.input, m.output, m.cached = m.input+int64(r.PromptTokens), m.output+int64(r.OutputTokens), m.cached+int64(r.CachedTokens)
+	m.acceptance.add(r)
+	if len(r.Chunks) == 0 {
+		return // an answer without text has no latencies
+	}
+	m.ttft.Add(l.TTFT, 1)
+	m.e2e.Add(l.E2E, 1)
+	if r.OutputTokens > 1 {
+		m.tpot.Add(l.TPOT, 1)
+	}
+	m.chunks(r)
+	if m.slo.some() && within(l.TTFT, m.slo.TTFT) && within(l.TPOT, m.slo.TPOT) && within(l.E2E, m.slo.E2E) {
+		m.good++
+	}
+}
+
+func within(ns int64, limit time.Duration) bool { return limit == 0 || ns <= limit.Nanoseconds() }
+
+// chunks takes in the gaps between chunks, and when their tokens came.
+func (m *Meter) chunks(r *Record) {
+	tokens, known := chunkTokens(r.Sample)
+	m.guessed = m.guessed || !known
+	for i, c := range r.Chunks {
+		m.timeline.add(r.StartUnixNS+c.AtNS-m.begin, tokens[i])
+		if i == 0 {
+			continue
+		}
+		gap := c.AtNS - r.Chunks[i-1].AtNS
+		m.icl.Add(gap, 1)
+		if n := tokens[i]; n > 0 {
+			m.itl.Add(gap/n, n)
+		}
+	}
+}
+
+// chunkTokens returns the tokens of each chunk: as the server says, else the output's spread evenly over the chunks, the first of
+// which then has one.
+func chunkTokens(s *client.Sample) (tokens []int64, known bool) {
+	tokens = make([]int64, len(s.Chunks))
+	sum := 0
+	for i, c := range s.Chunks {
+		tokens[i] = int64(c.Tokens)
+		sum += c.Tokens
+	}
+	if sum > 0 || s.OutputTokens == 0 {
+		return tokens, true
+	}
+	tokens[0] = 1
+	rest, n := int64(s.OutputTokens-1), int64(len(tokens)-1)
+	for i := int64(1); i <= n; i++ {
+		tokens[i] = rest*i/n - rest*(i-1)/n
+	}
+	if n == 0 {
+		tokens[0] += rest
+	}
+	return tokens, false
+}
+
+// slice is the resolution of a timeline.
+const slice = 100 * time.Millisecond
+
+// timeline counts the output tokens of a run by time: 36,000 numbers an hour.
+type timeline []int64
+
+func (t *timeline) add(ns, tokens int64) {
+	i := max(0, ns) / slice.Nanoseconds()
+	for int64(len(*t)) <= i {
+		*t = append(*t, 0)
+	}
+	(*t)[i] += tokens
+}
+
+// until returns the tokens that came in the whole slices before a time, and the time that these are.
+func (t timeline) until(end time.Duration) (tokens int64, span time.Duration) {
+	n := min(int(end/slice), len(t))
+	for _, x := range t[:n] {
+		tokens += x
+	}
+	return tokens, time.Duration(n) * slice
+}
+
+// peak returns the most tokens of any second.
+func (t timeline) peak() (most int64) {
+	const second = int(time.Second / slice)
+	var sum int64
+	for i, x := range t {
+		if sum += x; i >= second {
+			sum -= t[i-second]
+		}
+		most = max(most, sum)
+	}
+	return most
+}
