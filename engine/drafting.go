@@ -174,6 +174,10 @@ func (e *Engine) propose(dr *drafting, i, out int) {
 	}
 	c := &e.candidates
 	n := e.drafter.Propose(out, c.tokens, c.probs)
+	if s.guess != nil {
+		s.builder.Propose(i, c.tokens[:n], s.guess[:n])
+		return
+	}
 	s.builder.Propose(i, c.tokens[:n], c.probs[:n])
 }
 

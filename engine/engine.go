@@ -51,6 +51,11 @@ type Options struct {
 	Spec  Spec        // how requests speculate that do not say; the zero Spec is plain decoding
 	Limit draft.Shape // the largest draft that a request may ask for; at least Spec.Shape
 
+	// SimulateAcceptLength, if not 0, is for studies of cost alone: requests that speculate with DraftModel accept drafts by
+	// the dice, so that the mean accept length is this one (draft.Simulation), whatever the target thinks of them. Their text means
+	// nothing, no token ends it, and Result.Simulated says so. It takes rule A, no look-up and no PMin.
+	SimulateAcceptLength float64
+
 	Progress func(done, total int64) // told while weights load; may be nil
 }
 
@@ -78,8 +83,9 @@ type Engine struct {
 	drafter     *eagle3.Drafter // nil for none
 	candidates  candidates
 	proposer    proposer
-	featureRows []int32    // scratch: the target's rows whose states the drafter takes
-	drafts      []drafting // scratch: sequences that get new candidates
+	simulation  *draft.Simulation // nil where acceptance is real
+	featureRows []int32           // scratch: the target's rows whose states the drafter takes
+	drafts      []drafting        // scratch: sequences that get new candidates
 
 	driver sync.Mutex // held by whoever runs steps
 	inbox  inbox
@@ -103,6 +109,9 @@ func Open(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{dev: dev, opt: o}
+	if o.SimulateAcceptLength != 0 {
+		e.simulation, _ = draft.NewSimulation(o.SimulateAcceptLength, o.Spec.Shape.Steps) // resolve has looked at it
+	}
 	if err := e.load(); err != nil {
 		_ = dev.Close()
 		return nil, err
@@ -127,6 +136,9 @@ func (o *Options) resolve() error {
 	}
 	if o.Spec.Drafter == DraftModel && o.Drafter == "" {
 		return errNoDrafter
+	}
+	if err := o.CheckSimulation(); err != nil {
+		return err
 	}
 	return o.Spec.Shape.Within(o.Limit)
 }

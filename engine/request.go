@@ -94,7 +94,8 @@ type Result struct {
 	Decode  time.Duration // from the first token to the last
 	Steps   int           // decode and verify passes in Decode
 
-	Draft draft.Stats // of the cycles that drafted
+	Draft     draft.Stats // of the cycles that drafted
+	Simulated float64     // the accept length that was simulated, so that the text means nothing; 0 for a real one
 	// Phases are sums over the passes that the request took part in, whole, not its share of them: what other requests ran in
 	// the same passes is in them. Schedule and Bookkeeping, which belong to no pass, are not; of an output that is cut short by its reader the
 	// last cycle is not.

@@ -31,6 +31,8 @@ type sequence struct {
 	resumed bool // its next prompt row follows a cached prefix
 	builder grower
 	fixed   *draft.Fixed      // the builder, under rule B; nil under rule A
+	guess   []float32         // where acceptance is simulated: the probabilities that a tree is made by; nil elsewhere
+	dice    uint64            // seed of simulated acceptance
 	drawn   []sample.Proposal // under rule B: what the candidates of each of the draft's runs of the drafter were drawn from
 	covered int               // slots that its blocks cover without those borrowed for a draft
 	limit   int               // most output tokens
@@ -66,6 +68,9 @@ func (e *Engine) newSequence(req Request, spec Spec, h *Handle) *sequence {
 			s.drawsCandidates(e.drafter.Config().DraftVocab)
 		} else {
 			s.builder = draft.NewBuilder(spec.Shape)
+		}
+		if e.simulation != nil {
+			e.simulateFor(s)
 		}
 	case DraftNgram:
 		s.index = ngram.New(ngramLengths, uint64(len(req.Prompt)))

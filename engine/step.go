@@ -271,6 +271,9 @@ func (e *Engine) emitted(n int) {
 // output, and where it is a child of the node, the walk goes on there. The tokens are left in e.fresh, the nodes in e.path.
 func (e *Engine) walk(s *sequence, t *draft.Tree, out int) (o outcome) {
 	e.fresh, e.path = e.fresh[:0], append(e.path[:0], 0)
+	if s.guess != nil && t.N > 1 {
+		return e.walkBlindly(s, t, out)
+	}
 	for node := 0; ; {
 		token, child, err := e.next(s, t, node, out)
 		if err != nil {
@@ -281,8 +284,7 @@ func (e *Engine) walk(s *sequence, t *draft.Tree, out int) (o outcome) {
 			o.ended, o.reason = true, FinishStop
 			return o
 		}
-		s.push(token)
-		e.fresh = append(e.fresh, token)
+		e.take(s, token)
 		o.emitted++
 		if s.emitted() == s.limit {
 			return o

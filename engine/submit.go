@@ -110,6 +110,9 @@ func (e *Engine) checkSpec(own *Spec) (Spec, error) {
 	if spec.Drafter == DraftModel && e.drafter == nil {
 		return spec, errNoDrafter
 	}
+	if err := e.simulates(&spec); err != nil {
+		return spec, err
+	}
 	return spec, spec.Shape.Within(e.opt.Limit)
 }
 

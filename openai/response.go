@@ -105,6 +105,8 @@ type Usage struct {
 	CompletionTokens    int                 `json:"completion_tokens"`
 	TotalTokens         int                 `json:"total_tokens"`
 	PromptTokensDetails *PromptTokenDetails `json:"prompt_tokens_details,omitempty"`
+	// Simulated is the accept length that a study of cost simulated: the text means nothing. It is left out where acceptance is real.
+	Simulated float64 `json:"simulated_accept_length,omitempty"`
 }
 
 // PromptTokenDetails says how many of the prompt's tokens came from the prefix cache.

@@ -111,6 +111,7 @@ type MetaSpec struct {
 	CorrectHistogram  []int64 `json:"spec_correct_drafts_histogram"` // [k] cycles that accepted exactly k drafts
 	AcceptHistogram   []int64 `json:"spec_accept_histogram"`         // the same under its older name
 	CycleAcceptLength float64 `json:"accept_length"`
+	Simulated         float64 `json:"simulated_accept_length,omitempty"` // as in Usage
 }
 
 // MetaTimes tells where the time of a complete output went, as the engine saw it.

@@ -25,7 +25,7 @@ func (a adapted) Info() Info {
 	cfg, opt, dev := a.Model().Config(), a.Options(), a.Device().Info()
 	return Info{
 		Vocab: cfg.Vocab, Context: a.Context(), MaxRunning: opt.MaxRunning, MaxWaiting: opt.MaxWaiting,
-		Spec: opt.Spec, Limit: opt.Limit, Arch: string(cfg.Arch), WeightBytes: a.Model().WeightBytesPerToken(),
+		Spec: opt.Spec, Limit: opt.Limit, Simulated: opt.SimulateAcceptLength, Arch: string(cfg.Arch), WeightBytes: a.Model().WeightBytesPerToken(),
 		ClockOrigin: a.Device().Clock().Origin(),
 		Device:      fmt.Sprintf("%s %s, %d threads", dev.Name, dev.ISA, dev.Threads),
 	}

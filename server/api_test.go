@@ -230,6 +230,30 @@ func TestRuleOfARequest(t *testing.T) {
 	}
 }
 
+// TestSimulationIsSaid: every kind of answer of a server that simulates acceptance says so, and of another one none.
+func TestSimulationIsSaid(t *testing.T) {
+	for _, length := range []float64{0, 2.5} {
+		f := newFake(t)
+		f.info.Simulated = length
+		s, _ := started(t, f, Config{})
+		for path, body := range map[string]string{
+			"/v1/completions":      `{"prompt":"a"}`,
+			"/v1/chat/completions": `{"messages":[{"role":"user","content":"a"}]}`,
+			"/generate":            `{"text":"a"}`,
+		} {
+			w := call(s.Handler(), "POST", path, body)
+			said := strings.Contains(w.Body.String(), `"simulated_accept_length":2.5`)
+			if header := w.Header().Get(simulatedHeader); w.Code != 200 || said != (length != 0) || (header == "2.5") != (length != 0) {
+				t.Errorf("simulated %v, %s: %d, header %q, %s", length, path, w.Code, header, w.Body)
+			}
+			stream := call(s.Handler(), "POST", path, strings.Replace(body, "{", `{"stream":true,`, 1))
+			if header := stream.Header().Get(simulatedHeader); (header == "2.5") != (length != 0) {
+				t.Errorf("simulated %v, stream of %s: header %q", length, path, header)
+			}
+		}
+	}
+}
+
 func TestGenerate(t *testing.T) {
 	f := newFake(t)
 	s, _ := started(t, f, Config{})

@@ -45,6 +45,7 @@ type Info struct {
 	MaxWaiting  int
 	Spec        engine.Spec // how a request speculates that does not say
 	Limit       draft.Shape // the largest draft that one may ask for
+	Simulated   float64     // accept length of simulated acceptance, 0 where it is real
 	Device      string      // for people, such as "cpu avx512vnni, 2 threads"
 	Arch        string      // the model's architecture
 	WeightBytes int64       // that one token reads

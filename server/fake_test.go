@@ -144,6 +144,7 @@ func (f *fake) Submit(req engine.Request) (Stream, error) {
 	s := &fakeStream{f: f, req: req, end: f.fail, cancelled: make(chan struct{}), gate: f.gate}
 	s.res.Finish, s.res.Cached = engine.FinishLength, 1
 	s.res.Draft.Record(2, 2, 1)
+	s.res.Simulated = f.info.Simulated
 	s.res.Queued, s.res.First = time.Millisecond, 2*time.Millisecond
 	left := req.MaxTokens
 	for _, text := range f.script(req) {

@@ -168,6 +168,7 @@ func metaInfo(id string, c *choice, end *ending) *openai.MetaInfo {
 		m.MetaSpec = &openai.MetaSpec{
 			VerifyCount: d.Cycles, AcceptLength: ratio(float64(end.tokens), float64(d.Cycles)), AcceptRate: ratio(float64(d.Accepted), float64(d.Drafted)),
 			CorrectDrafts: d.Accepted, ProposedDrafts: d.Drafted, CorrectHistogram: hist, AcceptHistogram: hist, CycleAcceptLength: d.AcceptLength(),
+			Simulated: r.Simulated,
 		}
 	}
 	return m

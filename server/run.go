@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,9 @@ type ending struct {
 	elapsed time.Duration
 }
 
+// simulatedHeader tells that the server simulates acceptance, at this accept length: its texts mean nothing.
+const simulatedHeader = "X-Simulated-Accept-Length"
+
 // begin is the common start of a request that uses the engine: it reads the body and decodes it into v, counts the request in,
 // and returns its context, which ends with the client, the time limit and the server. The caller calls done when err is nil.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, v any) (e Engine, ctx context.Context, done func(), err *openai.Error) {
@@ -49,6 +53,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, v any) (e Engine,
 	if info := e.Info(); e.Stats().Waiting >= info.MaxWaiting {
 		s.leave()
 		return nil, nil, nil, s.submitError(fmt.Errorf("%w: %d requests wait", engine.ErrQueueFull, info.MaxWaiting), e)
+	}
+	if n := e.Info().Simulated; n != 0 {
+		w.Header().Set(simulatedHeader, strconv.FormatFloat(n, 'g', -1, 64)) // for streams too, which need not end in a usage
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(s.hard, func() { cancel(context.Cause(s.hard)) })
@@ -223,6 +230,7 @@ func usage(j *job, ends []*ending) *openai.Usage {
 			continue
 		}
 		u.CompletionTokens += end.tokens
+		u.Simulated = end.result.Simulated
 		if i%j.n == 0 {
 			u.PromptTokens += len(j.choices[i].req.Prompt)
 			u.PromptTokensDetails.CachedTokens += end.result.Cached

@@ -20,6 +20,7 @@ type draftFlags struct {
 	steps, topk, draftTokens int
 	pMin                     float64
 	rule                     string
+	simulate                 float64
 }
 
 // defaultSteps is the depth of a chain that is not asked for otherwise: with the drafters that others publish the fourth draft is
@@ -37,7 +38,10 @@ decoding with any of them.
 Sampled text (temperature above 0) meets drafts by rule a: the target draws its token as in plain decoding, and
 a draft that equals it is accepted. Under rule b the drafter draws, and a draft is accepted with probability
 min(1, p/q): more are near temperature 1, but then only the distribution of texts is that of plain decoding, and
-a seed gives another text with other drafts or other requests beside it.`
+a seed gives another text with other drafts or other requests beside it.
+
+--simulate-accept-length is for studies of cost alone: drafts are accepted by the dice, so that a cycle emits X
+tokens on average, from 1 to steps+1. The text is meaningless, has the length asked for, and every output says so.`
 
 func (f *draftFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
@@ -47,6 +51,7 @@ func (f *draftFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.draftTokens, "draft-tokens", 0, "verify up to `N` tokens in a pass, the last emitted one included; 0 is steps+1")
 	fl.Float64Var(&f.pMin, "draft-p-min", 0, "end a draft where the product of its probabilities falls below `P`")
 	fl.StringVar(&f.rule, "rule", string(engine.RuleA), "accept sampled drafts by this `RULE`, a or b")
+	fl.Float64Var(&f.simulate, "simulate-accept-length", 0, "accept drafts by the dice: `X` tokens a cycle on average, of meaningless text; 0 does not")
 }
 
 // apply puts the drafter and the way of speculating into an engine's options. A drafter is loaded even if --steps is 0, for
@@ -66,7 +71,7 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 	o.Spec = engine.Spec{Drafter: engine.DraftModel, PMin: float32(f.pMin), Rule: rule}
 	switch drafter {
 	case string(engine.DraftNone):
-		for _, name := range []string{"steps", "topk", "draft-tokens", "rule"} {
+		for _, name := range []string{"steps", "topk", "draft-tokens", "rule", "simulate-accept-length"} {
 			if cmd.Flags().Changed(name) && f.steps > 0 {
 				return usage(cmd, "--%s needs a --drafter: ngram, random or a checkpoint's directory", name)
 			}
@@ -88,6 +93,9 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 		o.Drafter = drafter
 	}
 	if f.steps == 0 {
+		if f.simulate != 0 {
+			return usage(cmd, "--simulate-accept-length %v --steps 0: there is nothing to accept", f.simulate)
+		}
 		o.Spec = engine.Spec{Drafter: engine.DraftNone, Rule: engine.RuleA}
 		return nil
 	}
@@ -98,7 +106,16 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 	if err := o.Spec.Shape.Validate(); err != nil {
 		return usage(cmd, "--steps, --topk, --draft-tokens: %v", err)
 	}
+	o.SimulateAcceptLength = f.simulate
+	if err := o.CheckSimulation(); err != nil {
+		return usage(cmd, "--simulate-accept-length %v: %v", f.simulate, err)
+	}
 	return nil
+}
+
+// simulationNote is what every output says where acceptance is simulated.
+func simulationNote(length float64) string {
+	return fmt.Sprintf("acceptance is simulated at %v tokens a cycle: the text means nothing", length)
 }
 
 // resolve replaces "auto" by the directory of the drafter that comes with a model, or by "none".

@@ -50,6 +50,8 @@ type generationSpec struct {
 	Accepted        int64   `json:"accepted"`
 	AcceptLength    float64 `json:"accept_length"`
 	AcceptHistogram []int64 `json:"accept_histogram"` // cycles that accepted 0, 1, 2, … drafted tokens
+	// Simulated is the accept length that was simulated: then the text means nothing. It is left out where acceptance is real.
+	Simulated float64 `json:"simulated_accept_length,omitempty"`
 }
 
 type generationUsage struct {
@@ -185,6 +187,9 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 		fmt.Fprintf(env.Stderr, " at %.1f tok/s", doc.Timing.DecodeTokS)
 	}
 	fmt.Fprintf(env.Stderr, " (%s)\n", doc.FinishReason)
+	if res.Simulated != 0 {
+		fmt.Fprintln(env.Stderr, "note: "+simulationNote(res.Simulated))
+	}
 	return nil
 }
 
@@ -354,7 +359,7 @@ func report(e *engine.Engine, f *generateFlags, req *engine.Request, res *engine
 		g.Spec = &generationSpec{
 			Drafter: string(spec.Drafter), Steps: spec.Shape.Steps, TopK: spec.Shape.TopK, DraftTokens: spec.Shape.DraftTokens,
 			Rule: string(spec.Rule), Cycles: d.Cycles, Drafted: d.Drafted, Accepted: d.Accepted, AcceptLength: d.AcceptLength(),
-			AcceptHistogram: d.AppendHistogram([]int64{}),
+			AcceptHistogram: d.AppendHistogram([]int64{}), Simulated: res.Simulated,
 		}
 	}
 	return g

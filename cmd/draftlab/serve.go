@@ -155,7 +155,8 @@ func (f *serveFlags) settings(o *engine.Options, port int) map[string]any {
 		"model_path": f.model, "served_model_name": f.served, "host": f.host, "port": port, "threads": f.threads,
 		"context": f.context, "max_running_requests": f.maxRunning, "max_queued_requests": f.maxQueued,
 		"drafter": f.drafter, "steps": o.Spec.Shape.Steps, "topk": o.Spec.Shape.TopK, "draft_tokens": o.Spec.Shape.DraftTokens,
-		"draft_p_min": f.pMin, "rule": string(o.Spec.Rule), "decode_log_interval": f.logInterval, "log_cycles": f.logCycles,
+		"draft_p_min": f.pMin, "rule": string(o.Spec.Rule), "simulate_accept_length": o.SimulateAcceptLength,
+		"decode_log_interval": f.logInterval, "log_cycles": f.logCycles,
 		"profile_dir": f.profileDir, "drain_timeout": f.drainTimeout.Seconds(),
 		"request_timeout": f.reqTimeout.Seconds(), "api_key": f.apiKey != "",
 	}
@@ -181,6 +182,9 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 		RequestTimeout: f.reqTimeout, DrainTimeout: f.drainTimeout, LogInterval: f.logInterval, LogCycles: f.logCycles, ProfileDir: f.profileDir,
 	})
 	log.Info("settings", settingsArgs(doc.Settings)...)
+	if o.SimulateAcceptLength != 0 {
+		log.Warn(simulationNote(o.SimulateAcceptLength))
+	}
 	if ip := net.ParseIP(f.host); f.apiKey == "" && (ip == nil || !ip.IsLoopback()) && f.host != "localhost" {
 		log.Warn("others can reach this server and need no key: set one with DRAFTLAB_API_KEY")
 	}

@@ -30,9 +30,10 @@ func Uniform(seed uint64, position int) uint64 { return keyed(seed, position, pu
 // The purposes of random numbers at an output position. Each has its own: a token is distributed as it should be only if the numbers
 // that choose it had no part in what it is compared with.
 const (
-	purposeToken = iota // the token itself
-	purposeDraft        // candidate i, under rule B
-	purposeTest         // the test of candidate i, under rule B
+	purposeToken    = iota // the token itself
+	purposeDraft           // candidate i, under rule B
+	purposeTest            // the test of candidate i, under rule B
+	purposeSimulate        // the outcome of a simulated test
 )
 
 // keyed returns the i-th 64 random bits of a purpose at an output position.
@@ -40,4 +41,9 @@ func keyed(seed uint64, position int, purpose, i uint32) uint64 {
 	p := uint64(position)
 	w := philox([4]uint32{uint32(p), uint32(p >> 32), purpose, i}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return uint64(w[1])<<32 | uint64(w[0])
+}
+
+// Chance reports whether something happens at an output position that does so with probability p: the outcome of a simulated test.
+func Chance(seed uint64, position int, p float64) bool {
+	return float64(keyed(seed, position, purposeSimulate, 0)>>11)*0x1p-53 < p
 }

@@ -57,3 +57,18 @@ func TestUniformIsUniform(t *testing.T) {
 		}
 	}
 }
+
+func TestChance(t *testing.T) {
+	n := 0
+	for position := range 10000 {
+		if Chance(3, position, 0.3) {
+			n++
+		}
+		if Chance(3, position, 0) || !Chance(3, position, 1) {
+			t.Fatal("probability 0 happened, or 1 did not")
+		}
+	}
+	if n < 2800 || n > 3200 { // over four standard deviations
+		t.Errorf("%d of 10000 at probability 0.3", n)
+	}
+}
