@@ -55,10 +55,19 @@ func runExample(t *testing.T, s *hubtest.Server, line string) {
 		stdout.Reset()
 	}
 	words := shellWords(line)[1:]
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	for i, w := range words {
 		words[i] = strings.Replace(w, "random:llama-3.2-1b", "random:tiny", 1)
+		if strings.HasSuffix(w, ":30000") { // a server to profile; an interrupt is the regular end
+			words[i] = workingServer(t, func(n int64) {
+				if n == 4 {
+					cancel()
+				}
+			})
+		}
 	}
-	if status := Run(context.Background(), env, words); status != exitOK || stdout.Len() == 0 {
+	if status := Run(ctx, env, words); status != exitOK || stdout.Len() == 0 {
 		t.Errorf("example %q: status %d, %d bytes on standard output\n%s", strings.TrimSpace(line), status, stdout.Len(), stderr)
 	}
 }

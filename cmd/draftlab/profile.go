@@ -8,38 +8,69 @@ import (
 type profileFlags struct {
 	log    string
 	follow bool
+	cycles int64
+	plain  float64
 }
 
 func newProfile(env *Env) *cobra.Command {
 	f := profileFlags{}
 	cmd := &cobra.Command{
-		Use:   "profile --log FILE",
+		Use:   "profile URL | --log FILE",
 		Short: "Show where a server's time goes",
-		Long: `Profile --log reads the log of an SGLang or vLLM server of any version, or standard input for "-": accept
-length, throughput, the time of a cycle (accept length × running requests / throughput), decode batches
-that ran without a CUDA graph, queue and cache pressure, what the start-up took, faults and answered
+		Long: `Profile attaches to a running server and shows the time of its cycles by phase, the accept length and the
+one at which speculation breaks even: in place on a terminal, as a line every ` + followEvery.String() + ` in a pipe. At the end, after
+--cycles or an interrupt, which is a regular end, it says which phase is the bottleneck and what one draft
+token more or fewer would cost and bring, each with the figures used. What a server does not tell is named.
+
+  draftlab    its ledger of cycles: phases with percentiles
+  SGLang      sums by phase, from 0.5.11 with SGLANG_ENABLE_METRICS_DEVICE_TIMER=1 and --enable-metrics
+  vLLM        accept length by position, the time of a cycle
+  llama.cpp   the same, with --metrics
+
+It sends no requests: what it shows is the load that the server has. A server that speculates in every cycle
+never shows a plain step; --plain takes the rate of plain decoding from elsewhere. DRAFTLAB_API_KEY is sent as
+the server's key.
+
+With --log it reads the log of an SGLang or vLLM server of any version instead, "-" being standard input:
+accept length, throughput, the time of a cycle (accept length × running requests / throughput), decode
+batches that ran without a CUDA graph, queue and cache pressure, what the start-up took, faults and answered
 requests. Prefixes of docker, journald and Kubernetes are passed over, lines that cannot be read are
 counted. Decode lines behind a rest of the server, whose throughput includes the pause, are left out of
 throughput and cycle time. "accept rate" is not shown: it has three definitions. With --follow the file is
-watched until an interrupt, which is then a regular end; the tables stay in place on a terminal, and a pipe
-gets a line every ` + followEvery.String() + `.
+watched until an interrupt.
 
-The JSON document of --log has "engine", "lines", "decode" by rank, "prefill", "pressure", "boots", "faults",
+The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_length", "tok_s", "what_if",
+"missing" and more; with --log "engine", "lines", "decode" by rank, "prefill", "pressure", "boots", "faults",
 "notices", "requests" and "warnings".` + exitHelp,
-		Example: `  draftlab profile --log server.log
-  draftlab profile --log server.log --json`,
-		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runProfile(env, cmd, &f) },
+		Example: `  draftlab profile http://127.0.0.1:30000
+  draftlab profile localhost:30000 --cycles 1000 --json
+  draftlab profile localhost:30000 --cycles 0        # what the server has counted since its start
+  draftlab profile --log server.log
+  draftlab profile --log server.log --plain 88.8     # plain decoding, measured in another start`,
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runProfile(env, cmd, &f, args) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.log, "log", "", "read the log `FILE`, \"-\" for standard input")
 	fl.BoolVar(&f.follow, "follow", false, "go on reading the log as it grows")
+	fl.Int64Var(&f.cycles, "cycles", -1, "end after `N` cycles; 0 shows what the server has counted since its start; without it, an interrupt ends it")
+	fl.Float64Var(&f.plain, "plain", 0, "plain decoding gives one sequence `RATE` tok/s, for servers that never show it")
 	return cmd
 }
 
-func runProfile(env *Env, cmd *cobra.Command, f *profileFlags) error {
-	if f.log == "" {
-		return usage(cmd, "%s needs --log FILE", cmd.CommandPath())
+func runProfile(env *Env, cmd *cobra.Command, f *profileFlags, args []string) error {
+	switch {
+	case (f.log == "") == (len(args) == 0):
+		return usage(cmd, "%s needs a server's URL or --log FILE, and not both", cmd.CommandPath())
+	case f.follow && f.log == "":
+		return usage(cmd, "--follow goes with --log")
+	case cmd.Flags().Changed("cycles") && (f.log != "" || f.cycles < 0):
+		return usage(cmd, "--cycles %d: it goes with a server's URL, and is 0 or more", f.cycles)
+	case cmd.Flags().Changed("plain") && !(f.plain > 0 && f.plain < 1e6):
+		return usage(cmd, "--plain %v: want tokens a second, more than 0", f.plain)
 	}
-	return profileLog(cmd.Context(), env, wantsJSON(cmd), f)
+	if f.log != "" {
+		return profileLog(cmd.Context(), env, wantsJSON(cmd), f)
+	}
+	return profileURL(cmd.Context(), env, wantsJSON(cmd), f, args[0])
 }
