@@ -250,6 +250,9 @@ func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
 // Model returns the loaded model.
 func (e *Engine) Model() *model.Model { return e.model }
 
+// Drafter returns the loaded EAGLE-3 head, nil for none.
+func (e *Engine) Drafter() *eagle3.Drafter { return e.drafter }
+
 // Device returns the device that the model runs on.
 func (e *Engine) Device() compute.Device { return e.dev }
 
