@@ -26,7 +26,6 @@ type drafting struct {
 func (e *Engine) extendPrefill(chunks []sched.Chunk) {
 	e.drafts = e.drafts[:0]
 	if e.drafter != nil {
-		e.count.enter(ledger.PrefillDraft)
 		e.featureRows = e.featureRows[:0]
 		row := 0
 		for _, c := range chunks {
@@ -37,7 +36,7 @@ func (e *Engine) extendPrefill(chunks []sched.Chunk) {
 			}
 			row += c.N
 		}
-		e.extend(len(chunks), func(i int) (s *sequence, from, n int, out bool) {
+		e.extend(ledger.PrefillDraft, len(chunks), func(i int) (s *sequence, from, n int, out bool) {
 			c := chunks[i]
 			s = e.seqs[c.Seq]
 			return s, c.From, c.N, c.Last && !s.over()
@@ -54,7 +53,6 @@ func (e *Engine) extendPrefill(chunks []sched.Chunk) {
 func (e *Engine) extendCycle(steps []sched.Step) {
 	e.drafts = e.drafts[:0]
 	if e.drafter != nil {
-		e.count.enter(ledger.DraftExtend)
 		e.featureRows = e.featureRows[:0]
 		for _, st := range steps {
 			if s := e.seqs[st.Seq]; s.drafter && !s.over() {
@@ -63,7 +61,7 @@ func (e *Engine) extendCycle(steps []sched.Step) {
 				}
 			}
 		}
-		e.extend(len(steps), func(i int) (s *sequence, from, n int, out bool) {
+		e.extend(ledger.DraftExtend, len(steps), func(i int) (s *sequence, from, n int, out bool) {
 			s = e.seqs[steps[i].Seq]
 			if s.over() {
 				return s, 0, 0, false
@@ -85,10 +83,11 @@ func (s *sequence) over() bool {
 
 // extend makes the drafter's rows behind n target rows of each of count sequences: the row of slot s+1 joins the target's
 // state at s and the token at s+1. Sequence i has its rows from slot from on; if out, it is to get new candidates.
-func (e *Engine) extend(count int, of func(i int) (s *sequence, from, n int, out bool)) {
+func (e *Engine) extend(phase ledger.Phase, count int, of func(i int) (s *sequence, from, n int, out bool)) {
 	if len(e.featureRows) == 0 {
 		return
 	}
+	e.count.enter(phase)
 	d := e.drafter
 	d.Features(e.featureRows)
 	b := d.Batch()

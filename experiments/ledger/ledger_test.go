@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"draftlab/experiments/rig"
+)
+
+// TestCount sorts stacks.
+func TestCount(t *testing.T) {
+	p := &profile.Profile{}
+	add := func(n int64, names ...string) {
+		s := &profile.Sample{Value: []int64{n, 10 * n}}
+		for _, name := range names {
+			s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+		}
+		p.Sample = append(p.Sample, s)
+	}
+	add(5, "kernel", passFunc, cycleFunc, loopFunc)
+	add(3, "kernel", passFunc, "draftlab/engine.(*Engine).prefill", loopFunc)
+	add(2, "kernel", "draftlab/engine/draft/eagle3.(*Drafter).Run", cycleFunc, loopFunc)
+	add(7, "kernel", "worker")
+	if in, all := count(p); in != 5 || all != 10 {
+		t.Errorf("%d of %d samples, want 5 of 10", in, all)
+	}
+}
+
+// TestReport judges by the whole interval and by the shares.
+func TestReport(t *testing.T) {
+	pairs := func(mid, spread float64) (d []float64) {
+		for i := range 101 {
+			d = append(d, mid+spread*float64(i-50)/50)
+		}
+		return d
+	}
+	for _, c := range []struct {
+		ratios []float64
+		s      shares
+		want   string
+	}{
+		{pairs(0.0005, 0.002), shares{0.7, 0.71, 6000}, ""},
+		{pairs(-0.001, 0.002), shares{0.7, 0.69, 6000}, ""},
+		{pairs(0.01, 0.002), shares{0.7, 0.7, 6000}, "costs at least 0."},
+		{pairs(0.0005, 0.5), shares{0.7, 0.7, 6000}, "may cost up to"},
+		{pairs(0.0005, 0.002), shares{0.7, 0.65, 6000}, "-7.14 %"},
+	} {
+		var out bytes.Buffer
+		err := report(&out, c.ratios, c.s)
+		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, rig.ErrClaim) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, want %q\n%s", err, c.want, &out)
+		}
+	}
+	if a, b := logRatio(2, 1, false), logRatio(1, 2, true); a != b || math.Abs(a-math.Ln2) > 1e-12 {
+		t.Errorf("%v and %v, want ln 2", a, b)
+	}
+}
