@@ -167,11 +167,12 @@ func (e *Engine) propose(dr *drafting, i, out int) {
 		e.draw(dr, i, out)
 		return
 	}
+	c := &e.candidates
 	if s.top() == 0 {
-		s.builder.Propose(i, []int32{e.drafter.Best(out)}, one)
+		c.tokens[0] = e.drafter.Best(out)
+		s.builder.Propose(i, c.tokens[:1], one)
 		return
 	}
-	c := &e.candidates
 	n := e.drafter.Propose(out, c.tokens, c.probs)
 	if s.guess != nil {
 		s.builder.Propose(i, c.tokens[:n], s.guess[:n])

@@ -57,6 +57,7 @@ func (e *Engine) newSequence(req Request, spec Spec, h *Handle) *sequence {
 	// The last output token needs no position of its own: nothing is computed from it.
 	s.limit = min(req.MaxTokens, e.Context()-len(req.Prompt)+1)
 	s.tokens = append(make([]int32, 0, room), req.Prompt...)
+	s.table.Blocks = make([]int32, 0, kvcache.BlocksFor(room+spareSlots+spec.Shape.Rows()+spec.Shape.Steps*spec.Shape.TopK))
 	if req.Sampling.Penalises() {
 		s.history = sample.NewHistory(req.Prompt)
 		s.history.Reserve(room - len(req.Prompt))
@@ -77,6 +78,15 @@ func (e *Engine) newSequence(req Request, spec Spec, h *Handle) *sequence {
 		s.index.Append(req.Prompt...)
 	}
 	return s
+}
+
+// reserve makes room for all of the output, so that a step allocates nothing (invariant 6). Requests that wait do without. The handle is
+// locked.
+func (s *sequence) reserve() {
+	s.h.res.Tokens = make([]Token, 0, s.limit)
+	if s.index != nil {
+		s.index.Reserve(cap(s.tokens))
+	}
 }
 
 // ngramLengths are the lengths of a match that the look-up drafter wants. Shorter than 2 proposes noise after

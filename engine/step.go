@@ -98,6 +98,7 @@ func (e *Engine) admitted(s *sequence, cached int) {
 	e.leaveQueue()
 	s.h.mu.Lock()
 	s.h.res.Cached, s.h.res.Queued = cached, s.started.Sub(s.submitted)
+	s.reserve()
 	s.h.mu.Unlock()
 	e.count.update(func(c *Stats) {
 		c.PromptTokens += int64(len(s.req.Prompt))
