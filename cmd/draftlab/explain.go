@@ -28,11 +28,14 @@ The file holds figures that you have, and no more than you have:
 draft_tokens counts the rows of a verification, the root among them: steps + 1 in a chain. Other keys of an
 arm: topk, batch, plain_tok_s, context, cycles, cycle_ms, draft_ms, accept_ms, draft_extend_ms, other_ms,
 accept_length, accept_by_position, accept_histogram. docs/explain.md describes all keys, finding codes and warnings.
-Figures count as rounded at their last digit. Intervals hold the middle 90 % of what the figures leave open.`
+Figures count as rounded at their last digit. Intervals hold the middle 90 % of what the figures leave open.
+
+In place of such a file there may be what /debug/cycles of draftlab serve answers (its sums by shape, plain
+decoding among them), or a campaign's directory or result.json.`
 
 func newExplain(env *Env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain FILE",
+		Use:   "explain FILE|DIR",
 		Short: "Say from measurements why speculation is as fast as it is",
 		Long: `Explain fits a cost model to measurements of plain and speculative decoding and says in sentences with
 numbers which phase is the bottleneck, what verification costs at all and by the row, at which accept
@@ -78,17 +81,17 @@ func readCase(env *Env, path string) (*explain.Case, error) {
 	var err error
 	if path == "-" {
 		path = "standard input"
-		text, err = io.ReadAll(io.LimitReader(env.Stdin, 1<<20+1))
+		text, err = io.ReadAll(io.LimitReader(env.Stdin, 64<<20))
 	} else {
 		if fi, e := os.Stat(path); e == nil && fi.IsDir() {
-			return nil, withHint(path+" is a directory", "name a file of measurements, such as "+filepath.Join(path, "case.yaml"))
+			path = filepath.Join(path, "result.json")
 		}
 		text, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withHint(err.Error(), "name a file of measurements, or the directory of a campaign, which has a result.json")
 	}
-	return explain.Parse(path, text)
+	return explain.Read(path, text)
 }
 
 // printReport writes an explanation for people: the arms, the fit, predictions, and then sentences.

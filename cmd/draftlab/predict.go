@@ -26,7 +26,7 @@ type predictions struct {
 func newPredict(env *Env) *cobra.Command {
 	var f predictFlags
 	cmd := &cobra.Command{
-		Use:   "predict FILE --steps N[,N…]",
+		Use:   "predict FILE|DIR --steps N[,N…]",
 		Short: "Predict configurations that were not measured",
 		Long: `Predict fits the cost model of draftlab explain to the same file of measurements and predicts other
 configurations: time of a cycle, accept length, tokens a second and speed-up, with intervals, and says
@@ -65,7 +65,7 @@ func runPredict(env *Env, cmd *cobra.Command, path string, f predictFlags) error
 	if err != nil {
 		return err
 	}
-	doc := predictions{Predictions: []explain.Prediction{}, Warnings: append([]costmodel.Doubt{}, m.Doubts...)}
+	doc := predictions{Predictions: []explain.Prediction{}, Warnings: c.Doubts(m)}
 	for _, steps := range f.steps {
 		s := f.shape(cmd, steps, m)
 		if err := s.Check(); err != nil {

@@ -112,8 +112,8 @@ func (f Figure) draw(r *rand.Rand) float64 {
 		return f.value
 	}
 	v := f.value + f.half*(2*r.Float64()-1)
-	if f.stderr > 0 {
-		v += f.stderr * r.NormFloat64()
+	if f.stderr > 0 && f.value > 0 { // times and rates are positive, so their logarithms are what scatters evenly
+		v *= math.Exp(f.stderr / f.value * r.NormFloat64())
 	}
 	return max(v, 0)
 }

@@ -22,6 +22,8 @@ type Case struct {
 	Batch     number  `yaml:"batch"`       // sequences at once, for plain and the arms; absent: 1
 	Arms      []arm   `yaml:"arms"`
 	WhatIf    *whatIf `yaml:"what_if"`
+
+	doubts costmodel.Doubts // raised by reading the figures
 }
 
 // arm is one speculative configuration and what was seen of it.
@@ -46,6 +48,8 @@ type arm struct {
 	AcceptLength    number   `yaml:"accept_length"`
 	AcceptByStep    []number `yaml:"accept_by_position"` // s1…sK
 	AcceptHistogram []whole  `yaml:"accept_histogram"`   // sequence-cycles that accepted 0, 1, … steps drafts
+
+	speedup number // as a campaign's pairs have it, better than that of two means
 }
 
 // whatIf is a hypothesis about the machine.
@@ -67,6 +71,7 @@ type measured struct {
 // number is a decimal of the file, and how far the figure behind it may be from it: half a unit of the last digit.
 type number struct {
 	value, half float64
+	stderr      float64 // of a mean that a program computed
 	known       bool
 }
 
@@ -110,6 +115,9 @@ func (n *whole) UnmarshalYAML(node ast.Node) error {
 func (n number) figure() costmodel.Figure {
 	if !n.known {
 		return costmodel.Figure{}
+	}
+	if n.stderr > 0 {
+		return costmodel.Measured(n.value, n.stderr)
 	}
 	return costmodel.Rounded(n.value, min(n.half, 0.5*math.Abs(n.value)))
 }
@@ -314,7 +322,7 @@ func (a *arm) checkParts(path string) *problem {
 		parts += max(f.n.value-f.n.half, 0)
 	}
 	switch {
-	case a.CycleMs.known && parts > a.CycleMs.value+a.CycleMs.half:
+	case a.CycleMs.known && parts > (a.CycleMs.value+a.CycleMs.half)*(1+1e-9): // sums of floating-point numbers
 		return &problem{path + ".cycle_ms", fmt.Sprintf("is %g, less than its phases, which sum up to %.4g", a.CycleMs.value, parts)}
 	case a.AcceptLength.known && a.AcceptLength.value < 1:
 		return &problem{path + ".accept_length", fmt.Sprintf("is %g, but counts the target's own token and is at least 1", a.AcceptLength.value)}

@@ -142,6 +142,7 @@ arms:
   - {steps: 3, tok_s: 150, cycle_ms: 14, verify_ms: 12}
   - {steps: 3, batch: 32, plain_tok_s: 1600, tok_s: 1500, cycle_ms: 50, verify_ms: 46}`,
 			"speculation_faster accept_suffices accept_too_low", "deeper_is_worse deeper_is_better"},
+		{"plain decoding on a slower machine", "plain_tok_s: 40\narms: [{steps: 1, verify_ms: 12.0, cycle_ms: 14, tok_s: 120}, {steps: 3, verify_ms: 13.0, cycle_ms: 15, tok_s: 150}]", "verify_below_plain", "verify_on_fast_path"},
 		{"a tree", "plain_tok_s: 100\narms: [{steps: 3, topk: 4, draft_tokens: 8, tok_s: 150, cycle_ms: 16, verify_ms: 13, accept_length: 2.4}]", "speculation_faster accept_suffices", "accept_unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -171,14 +172,15 @@ func TestCodesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, file := range []string{"findings.go", "../costmodel/fit.go", "../costmodel/predict.go"} {
+	for _, file := range []string{"findings.go", "measured.go", "../costmodel/fit.go", "../costmodel/predict.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		words := strings.Split(string(source), `"`)
 		for i := 1; i < len(words); i += 2 {
-			calls := strings.HasSuffix(words[i-1], ".add(") || strings.Contains(words[i-1], "code, ") && strings.HasSuffix(words[i-1], ":= ")
+			calls := strings.HasSuffix(words[i-1], ".add(") || strings.HasSuffix(words[i-1], "c.doubt(") || strings.HasSuffix(words[i-1], "code, word := ") || strings.HasSuffix(words[i-1], "code, word = ") ||
+				strings.HasSuffix(words[i-1], "code, verdict := ") || strings.HasSuffix(words[i-1], "code, verdict = ")
 			if calls && !strings.HasSuffix(words[i], "_") {
 				n++
 				if !strings.Contains(string(page), "| `"+words[i]+"`") {

@@ -13,8 +13,11 @@ const (
 	// offFastPath is how many plain steps the fixed part of verify may cost. Both read the same weights once, so 1 is to be expected; measured
 	// fast paths lie at 0.9 to 1.15. A smaller bound calls noise a fault.
 	offFastPath = 1.25
+	// belowPlain is how many plain steps a verification of one row for each sequence can cost at least: it is a plain step with other kernels, so that
+	// less says that the machine ran at another speed.
+	belowPlain = 0.75
 	// mostly is the share of a verification from which its fixed part is called most of it.
-	mostly = 0.6
+	mostly = 0.5
 	// dear is the share of a cycle from which a phase other than verify is worth work of its own.
 	dear = 0.2
 	// lowFirst is the acceptance of first drafts below which wiring is suspected: drafters reported to be wired to wrong layers had 10 to 30 %,
@@ -77,12 +80,20 @@ func (f *finder) outcome() {
 	}
 	a := f.Arms[i]
 	code, word := "speculation_slower", "slower"
-	if *a.Speedup >= 1 {
+	switch {
+	case straddles(a.SpeedupInterval, 1):
+		f.add("speculation_undecided", "Whether speculation is faster than plain decoding stays open: the best arm (%v) makes %.2f× of plain decoding's %s tok/s (%.2f to %.2f).",
+			a.Shape, *a.Speedup, digits(f.plainTokS(i)), a.SpeedupInterval[0], a.SpeedupInterval[1])
+		return
+	case *a.Speedup >= 1:
 		code, word = "speculation_faster", "faster"
 	}
 	f.add(code, "Speculation is %s than plain decoding: the best arm (%v) makes %s tok/s where plain decoding makes %s, %.2f×.",
 		word, a.Shape, digits(*a.TokS), digits(f.plainTokS(i)), *a.Speedup)
 }
+
+// straddles reports whether an interval has a number inside.
+func straddles(i *Interval, x float64) bool { return i != nil && i[0] < x && x < i[1] }
 
 // consistency compares tokens a second as given with accept length over cycle time.
 func (f *finder) consistency() {
@@ -188,7 +199,10 @@ func (f *finder) verifyCost() {
 		return
 	}
 	ratio, open := *cm.InterceptOverPlain, *cm.InterceptInterval
+	one := *cm.VerifyPerRowMs * f.c.batch() / cm.PlainStepMs // plain steps that the first rows add
 	switch {
+	case open[1]+one < belowPlain:
+		f.add("verify_below_plain", "A verification of one row would cost %.2f plain decoding steps by the fit, though it does the same work: plain decoding was measured while the machine was slower, or otherwise. Measure both side by side before drawing conclusions.", ratio+one)
 	case open[0] > offFastPath:
 		f.add("verify_off_fast_path", "The fixed part of verify, %s ms%s, is %.1f times a whole plain decoding step (%s ms), though both read the same weights once: verification runs off decode's fast path. Before tuning steps look at graphs (is verification captured at this batch and row count?), at the attention backend that verification uses, and at the collectives.",
 			digits(*cm.VerifyFixedMs), within(cm.VerifyFixedInterval), ratio, digits(cm.PlainStepMs))
@@ -220,6 +234,8 @@ func (f *finder) breakEven(i int) {
 		f.add("never_pays", "%s: more than the %g tokens that a cycle yields when every draft is accepted. At this cost it never pays, however good the drafter.", need, most)
 	case a.AcceptLength == nil:
 		f.add("break_even", "%s.", need)
+	case straddles(a.SpeedupInterval, 1):
+		f.add("accept_near_break_even", "%s, and it yields %.2f%s: too near to tell.", need, *a.AcceptLength, within(a.AcceptLengthInterval))
 	case a.Speedup != nil && *a.Speedup < 1:
 		f.add("accept_too_low", "%s, and it yields %.2f%s. For break-even with these drafts every draft would have to be accepted at %.0f %% (now %.0f %%).",
 			need, *a.AcceptLength, within(a.AcceptLengthInterval), 100*rate(a.Steps, *a.BreakEven), 100*rate(a.Steps, *a.AcceptLength))
@@ -265,11 +281,14 @@ func (f *finder) depth() {
 		return
 	}
 	a, b := f.Arms[lo], f.Arms[hi]
-	code, verdict := "deeper_is_worse", "Deeper is worse"
-	if *b.Speedup > *a.Speedup {
-		code, verdict = "deeper_is_better", "Deeper is better"
+	code, verdict := "deeper_is_worse", "Deeper is worse here"
+	switch {
+	case straddles(a.SpeedupInterval, *b.Speedup) || straddles(b.SpeedupInterval, *a.Speedup):
+		code, verdict = "depth_undecided", "Whether deeper is better stays open"
+	case *b.Speedup > *a.Speedup:
+		code, verdict = "deeper_is_better", "Deeper is better here"
 	}
-	f.add(code, "%s here: from %d to %d steps a cycle yields %s tokens (%.2f to %.2f) and takes %s time (%s to %s ms).", verdict, a.Steps, b.Steps,
+	f.add(code, "%s: from %d to %d steps a cycle yields %s tokens (%.2f to %.2f) and takes %s time (%s to %s ms).", verdict, a.Steps, b.Steps,
 		percent(*b.AcceptLength / *a.AcceptLength), *a.AcceptLength, *b.AcceptLength, percent(*b.CycleMs / *a.CycleMs), digits(*a.CycleMs), digits(*b.CycleMs))
 }
 

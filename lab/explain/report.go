@@ -76,6 +76,7 @@ type Arm struct {
 	BreakEvenInterval    *Interval `json:"break_even_accept_length_interval"`
 	TokS                 *float64  `json:"tok_s"`
 	Speedup              *float64  `json:"speedup"`
+	SpeedupInterval      *Interval `json:"speedup_interval"`
 }
 
 // Prediction is what the model says of a configuration.
@@ -127,7 +128,12 @@ func (c *Case) Model() (*costmodel.Model, error) {
 	return costmodel.Fit(step(c.PlainTokS, c.batch()), c.batch(), obs)
 }
 
-// Analyse explains a case that Parse has accepted.
+// Doubts are those of reading the case and of the fit.
+func (c *Case) Doubts(m *costmodel.Model) []costmodel.Doubt {
+	return append(append([]costmodel.Doubt{}, c.doubts...), m.Doubts...)
+}
+
+// Analyse explains a case that Read or Parse has accepted.
 func Analyse(c *Case) (*Report, error) {
 	m, err := c.Model()
 	if err != nil {
@@ -135,10 +141,14 @@ func Analyse(c *Case) (*Report, error) {
 	}
 	r := &Report{
 		CostModel: costModel(m), Acceptance: []Share{}, Predictions: []Prediction{}, Findings: []Finding{},
-		Warnings: append([]costmodel.Doubt{}, m.Doubts...), model: m,
+		Warnings: c.Doubts(m), model: m,
 	}
 	for i := range c.Arms {
-		r.Arms = append(r.Arms, seenArm(c.Arms[i].shape(c), m.Seen(i)))
+		a := seenArm(c.Arms[i].shape(c), m.Seen(i))
+		if s := c.Arms[i].speedup; s.known {
+			a.Speedup = &s.value
+		}
+		r.Arms = append(r.Arms, a)
 	}
 	for k, s := range m.Acceptance() {
 		r.Acceptance = append(r.Acceptance, Share{k + 1, s.Value, Interval{s.Lo, s.Hi}})
@@ -260,6 +270,6 @@ func seenArm(s costmodel.Shape, seen costmodel.Seen) Arm {
 	a.AcceptLength, a.AcceptLengthInterval = parts(seen.AcceptLength)
 	a.BreakEven, a.BreakEvenInterval = parts(seen.BreakEven)
 	a.TokS, _ = parts(seen.TokS)
-	a.Speedup, _ = parts(seen.Ratio)
+	a.Speedup, a.SpeedupInterval = parts(seen.Ratio)
 	return a
 }
