@@ -26,6 +26,9 @@ type Env struct {
 	Temp           string // the system's directory for temporary files
 	Procs          int    // processors that the process may use
 
+	// Executable returns the path of this program, for commands that start it again.
+	Executable func() (string, error)
+
 	// IsTerminal reports whether a stream is a terminal that understands cursor movement.
 	IsTerminal func(stream any) bool
 	// Models are the named models; nil means the built-in catalogue.
@@ -40,6 +43,7 @@ func systemEnv() *Env {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Environ: os.Environ(), LookPath: exec.LookPath,
 		UserCache: cache, Home: home, Temp: os.TempDir(), Procs: runtime.GOMAXPROCS(0),
+		Executable: os.Executable,
 		IsTerminal: func(stream any) bool {
 			f, ok := stream.(*os.File)
 			return ok && term.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"

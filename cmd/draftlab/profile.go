@@ -6,6 +6,9 @@ import (
 
 // profileFlags are the command line of profile.
 type profileFlags struct {
+	modelFlags
+	draftFlags
+	self   bool
 	log    string
 	follow bool
 	cycles int64
@@ -15,7 +18,7 @@ type profileFlags struct {
 func newProfile(env *Env) *cobra.Command {
 	f := profileFlags{}
 	cmd := &cobra.Command{
-		Use:   "profile URL | --log FILE",
+		Use:   "profile URL | --self | --log FILE",
 		Short: "Show where a server's time goes",
 		Long: `Profile attaches to a running server and shows the time of its cycles by phase, the accept length and the
 one at which speculation breaks even: in place on a terminal, as a line every ` + followEvery.String() + ` in a pipe. At the end, after
@@ -31,6 +34,9 @@ It sends no requests: what it shows is the load that the server has. A server th
 never shows a plain step; --plain takes the rate of plain decoding from elsewhere. DRAFTLAB_API_KEY is sent as
 the server's key.
 
+With --self it starts this program's own server, with the flags of serve for model and drafter, and sends it the
+project's held-out prompts one at a time, each with and without drafts, for 1000 cycles or --cycles. It stops the server.
+
 With --log it reads the log of an SGLang or vLLM server of any version instead, "-" being standard input:
 accept length, throughput, the time of a cycle (accept length × running requests / throughput), decode
 batches that ran without a CUDA graph, queue and cache pressure, what the start-up took, faults and answered
@@ -41,16 +47,20 @@ watched until an interrupt.
 
 The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_length", "tok_s", "what_if",
 "missing" and more; with --log "engine", "lines", "decode" by rank, "prefill", "pressure", "boots", "faults",
-"notices", "requests" and "warnings".` + exitHelp,
+"notices", "requests" and "warnings".` + draftHelp + exitHelp,
 		Example: `  draftlab profile http://127.0.0.1:30000
   draftlab profile localhost:30000 --cycles 1000 --json
   draftlab profile localhost:30000 --cycles 0        # what the server has counted since its start
+  draftlab profile --self --steps 5
   draftlab profile --log server.log
   draftlab profile --log server.log --plain 88.8     # plain decoding, measured in another start`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runProfile(env, cmd, &f, args) },
 	}
+	f.modelFlags.register(env, cmd)
+	f.draftFlags.register(cmd)
 	fl := cmd.Flags()
+	fl.BoolVar(&f.self, "self", false, "start a server of this program, send it prompts, and profile it")
 	fl.StringVar(&f.log, "log", "", "read the log `FILE`, \"-\" for standard input")
 	fl.BoolVar(&f.follow, "follow", false, "go on reading the log as it grows")
 	fl.Int64Var(&f.cycles, "cycles", -1, "end after `N` cycles; 0 shows what the server has counted since its start; without it, an interrupt ends it")
@@ -59,15 +69,27 @@ The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_
 }
 
 func runProfile(env *Env, cmd *cobra.Command, f *profileFlags, args []string) error {
+	ways := len(args)
+	for _, given := range []bool{f.log != "", f.self} {
+		if given {
+			ways++
+		}
+	}
 	switch {
-	case (f.log == "") == (len(args) == 0):
-		return usage(cmd, "%s needs a server's URL or --log FILE, and not both", cmd.CommandPath())
+	case ways != 1:
+		return usage(cmd, "%s needs one of a server's URL, --self and --log FILE", cmd.CommandPath())
 	case f.follow && f.log == "":
 		return usage(cmd, "--follow goes with --log")
-	case cmd.Flags().Changed("cycles") && (f.log != "" || f.cycles < 0):
-		return usage(cmd, "--cycles %d: it goes with a server's URL, and is 0 or more", f.cycles)
-	case cmd.Flags().Changed("plain") && !(f.plain > 0 && f.plain < 1e6):
-		return usage(cmd, "--plain %v: want tokens a second, more than 0", f.plain)
+	case cmd.Flags().Changed("cycles") && (f.log != "" || f.cycles < 0 || f.self && f.cycles == 0):
+		return usage(cmd, "--cycles %d: it goes with a server's URL, and with --self if it is more than 0; it is not negative", f.cycles)
+	case cmd.Flags().Changed("plain") && (f.self || !(f.plain > 0 && f.plain < 1e6)):
+		return usage(cmd, "--plain %v: want tokens a second, more than 0; --self measures it", f.plain)
+	}
+	if f.self {
+		return profileSelf(cmd.Context(), env, cmd, f)
+	}
+	if err := selfOnly(cmd); err != nil {
+		return err
 	}
 	if f.log != "" {
 		return profileLog(cmd.Context(), env, wantsJSON(cmd), f)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -34,6 +35,7 @@ type serveFlags struct {
 	port                     int
 	logInterval, logCycles   int
 	drainTimeout, reqTimeout time.Duration
+	endWithStdin             bool
 }
 
 // serving is the JSON document of serve: where it listens and the resolved configuration.
@@ -86,6 +88,7 @@ The JSON document, written once the server listens, is {"url", "settings"}.` + r
 	fl.IntVar(&f.logCycles, "log-cycles", 100, "write a line about where the time goes every `N` cycles; 0 writes none")
 	fl.StringVar(&f.profileDir, "profile-dir", "", "let /start_profile write traces within this `DIRECTORY`; without it, the system's for temporary files")
 	fl.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "give running requests this `TIME` at the end")
+	fl.BoolVar(&f.endWithStdin, "end-with-stdin", false, "end when standard input does, as after an interrupt: for programs that start a server and must not leave it behind")
 	fl.DurationVar(&f.reqTimeout, "request-timeout", 0, "end a request that takes longer than this `TIME`; 0 never does")
 	return cmd
 }
@@ -194,6 +197,12 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
+	if f.endWithStdin {
+		go func() { // reads on when the server has ended: a read cannot be called off
+			_, _ = io.Copy(io.Discard, env.Stdin)
+			stop()
+		}()
+	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
 	err = f.run(ctx, env, cmd, o, srv, served)

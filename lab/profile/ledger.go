@@ -150,10 +150,8 @@ func (s *ledgerSource) add(r *record) {
 	if own != nil {
 		keep(&own.walls, r.WallNS)
 	}
-	for name, ns := range r.PhaseNS {
-		if !slices.Contains(s.phases, name) {
-			continue
-		}
+	for _, name := range s.phases {
+		ns := r.PhaseNS[name] // a phase that a cycle does not have is left out of its record
 		if ns > 0 {
 			keepIn(s.times, name, ns)
 		}

@@ -84,7 +84,9 @@ func breakEven(f *Facts) Line {
 	l.Text = fmt.Sprintf("speculation breaks even at %.2f tokens a cycle (%.2f ms a cycle / %.2f ms a plain step)", even, f.CycleMs, f.PlainMs)
 	if f.AcceptLength > 0 {
 		l.Numbers["measured_accept_length"], l.Numbers["speed_up"] = f.AcceptLength, f.AcceptLength/even
-		l.Text += fmt.Sprintf("; with %.2f it runs at %.2f times plain decoding", f.AcceptLength, f.AcceptLength/even)
+		rate, plain := 1e3*f.AcceptLength/f.CycleMs, 1e3/f.PlainMs
+		l.Numbers["tok_s"], l.Numbers["plain_tok_s"] = rate, plain
+		l.Text += fmt.Sprintf("; with %.2f it runs at %.2f times plain decoding (%.1f tok/s a sequence, plain %.1f)", f.AcceptLength, f.AcceptLength/even, rate, plain)
 	}
 	return l
 }
