@@ -258,6 +258,7 @@ func (e *Engine) loadDrafter() (err error) {
 	o := eagle3.Options{
 		MaxRows: max(prefillRows, decodeRows) + e.opt.MaxRunning*max(1, e.opt.Limit.TopK), MaxSeqs: e.opt.MaxRunning,
 		MaxOut: e.opt.MaxRunning * max(1, e.opt.Limit.TopK), MaxTop: max(1, e.opt.Limit.TopK), LayerIDs: e.opt.LayerIDs,
+		Format: e.opt.DrafterFormat,
 	}
 	if e.opt.Drafter == RandomDrafter {
 		e.drafter, err = eagle3.Random(e.dev, e.model, e.opt.Seed, 0, o)

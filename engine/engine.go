@@ -47,6 +47,8 @@ type Options struct {
 	// configuration counts layers.
 	Drafter  string
 	LayerIDs eagle3.LayerIDs
+	// DrafterFormat is how the drafter's weights lie on the device.
+	DrafterFormat eagle3.Format
 
 	Spec  Spec        // how requests speculate that do not say; the zero Spec is plain decoding
 	Limit draft.Shape // the largest draft that a request may ask for; at least Spec.Shape

@@ -45,7 +45,12 @@ func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("acceptance", flag.ContinueOnError)
 	card := f.String("card", "drafters/smollm2-135m-instruct-eagle3/README.md", "compare with the simulated figures in this `FILE`")
 	threads := f.Int("threads", 0, "compute on `N` threads; 0 is one a processor")
+	format := rig.DrafterFormat(f)
 	if err := rig.Parse(f, args); err != nil {
+		return err
+	}
+	drafterFormat, err := format()
+	if err != nil {
 		return err
 	}
 	want, err := readCard(*card)
@@ -56,7 +61,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	e, err := rig.Load(engine.Options{Model: target, Drafter: drafter, Threads: *threads, Limit: draft.Chain(slices.Max(depths))})
+	e, err := rig.Load(engine.Options{
+		Model: target, Drafter: drafter, DrafterFormat: drafterFormat, Threads: *threads, Limit: draft.Chain(slices.Max(depths)),
+	})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"draftlab/drafters"
 	"draftlab/engine"
+	"draftlab/engine/draft/eagle3"
 	"draftlab/engine/tokenizer"
 	"draftlab/internal/hub"
 	"draftlab/lab/prompts"
@@ -66,6 +67,18 @@ func Parse(f *flag.FlagSet, args []string) error {
 		return Usage("%s takes flags alone, not %q", f.Name(), f.Args())
 	}
 	return nil
+}
+
+// DrafterFormat adds the flag --drafter-format. What it returns gives the format after the command line was read.
+func DrafterFormat(f *flag.FlagSet) func() (eagle3.Format, error) {
+	name := f.String("drafter-format", eagle3.Q8.String(), "keep the drafter's weights as q8, q4 or stored: this `FORMAT`")
+	return func() (eagle3.Format, error) {
+		format, err := eagle3.ParseFormat(*name)
+		if err != nil {
+			return format, Usage("--drafter-format: %v", err)
+		}
+		return format, nil
+	}
 }
 
 // cacheDir is draftlab's cache directory, as the program finds it.

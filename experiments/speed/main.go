@@ -21,6 +21,7 @@ import (
 
 	"draftlab/engine"
 	"draftlab/engine/draft"
+	"draftlab/engine/draft/eagle3"
 	"draftlab/engine/model"
 	"draftlab/experiments/rig"
 	"draftlab/lab/prompts"
@@ -38,6 +39,7 @@ type options struct {
 	steps                         int
 	prompts, reps, tokens, length int
 	threads                       int
+	format                        eagle3.Format
 }
 
 func main() { rig.Main(run) }
@@ -53,7 +55,12 @@ func run(ctx context.Context, args []string) error {
 	f.IntVar(&o.tokens, "tokens", 128, "write at most `N` tokens")
 	f.IntVar(&o.length, "length", 64, "with a random model: prompts of `N` tokens")
 	f.IntVar(&o.threads, "threads", 0, "compute on `N` threads; 0 is one a processor")
-	if err := rig.Parse(f, args); err != nil {
+	format := rig.DrafterFormat(f)
+	err := rig.Parse(f, args)
+	if err == nil {
+		o.format, err = format()
+	}
+	if err != nil {
 		return err
 	}
 	random := o.model != ""
@@ -91,7 +98,7 @@ func (o options) open() (*measurement, error) {
 		return nil, err
 	}
 	m.ways = ways
-	if m.e, err = rig.Load(engine.Options{Model: target, Drafter: drafter, Threads: o.threads, Limit: limit}); err != nil {
+	if m.e, err = rig.Load(engine.Options{Model: target, Drafter: drafter, DrafterFormat: o.format, Threads: o.threads, Limit: limit}); err != nil {
 		return nil, err
 	}
 	set := prompts.All().Of(prompts.HeldOut).In(prompts.Chat)
@@ -111,7 +118,8 @@ func (o options) openRandom(m *measurement) (err error) {
 	m.ways = []engine.Spec{{Drafter: engine.DraftNone}, spec}
 	m.simulated = o.accept
 	m.e, err = rig.Load(engine.Options{
-		Model: o.model, Drafter: engine.RandomDrafter, Threads: o.threads, Context: o.length + o.tokens, Spec: spec, SimulateAcceptLength: o.accept,
+		Model: o.model, Drafter: engine.RandomDrafter, DrafterFormat: o.format, Threads: o.threads,
+		Context: o.length + o.tokens, Spec: spec, SimulateAcceptLength: o.accept,
 	})
 	if err != nil {
 		return err
