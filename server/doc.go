@@ -1,5 +1,5 @@
 // Package server serves an engine over HTTP: the OpenAI API (/v1/models, /v1/completions, /v1/chat/completions), SGLang's
-// /generate and its endpoints and log lines around it, health and metrics.
+// /generate and its endpoints and log lines around it, health and metrics, and the engine's ledger: /debug/cycles and traces.
 //
 // [New] makes a [Server], [Server.Serve] answers on a listener at once, and [Server.Start] gives it the engine when that has loaded.
 //
@@ -13,6 +13,8 @@
 //     engine bundles tokens.
 //   - S4. /health answers 200 only if the engine has just made a token.
 //   - S5. Every goroutine ends with its request, or with Serve.
+//   - S6. What only looks on (/metrics, /debug/cycles, the log) never holds the engine's loop up for longer than a copy of some
+//     dozens of kilobytes takes; a trace is written after it has ended.
 //
 // The package does not know how the model runs, reads no environment, and has no TLS: put a proxy in front for that.
 package server

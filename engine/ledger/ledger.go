@@ -12,11 +12,13 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"draftlab/engine/draft"
+	"draftlab/engine/invariants"
 )
 
 // Size is the number of records that an engine keeps: some ten seconds of a small model's cycles, minutes of a large one's, in 3 MB.
@@ -180,6 +182,9 @@ func (l *Ledger) Commit() {
 
 // publish puts a record into the ring and the sums.
 func (l *Ledger) publish(r *Record) {
+	if invariants.Enabled && (r.Wall < 0 || r.Kind == Cycle && r.Phase.Sum() != r.Wall) {
+		panic(fmt.Sprintf("ledger: phases %v sum to %d ns, wall time is %d", r.Phase, r.Phase.Sum(), r.Wall))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sums.Seq++
