@@ -13,6 +13,7 @@ type profileFlags struct {
 	follow bool
 	cycles int64
 	plain  float64
+	trace  string
 }
 
 func newProfile(env *Env) *cobra.Command {
@@ -29,6 +30,10 @@ token more or fewer would cost and bring, each with the figures used. What a ser
   SGLang      sums by phase, from 0.5.11 with SGLANG_ENABLE_METRICS_DEVICE_TIMER=1 and --enable-metrics
   vLLM        accept length by position, the time of a cycle
   llama.cpp   the same, with --metrics
+
+With --trace FILE the server records a trace meanwhile. draftlab's is one file for ui.perfetto.dev, which is copied
+from a server on this machine; SGLang's are in a directory of that name on its machine, vLLM's where it was
+told to put them.
 
 It sends no requests: what it shows is the load that the server has. A server that speculates in every cycle
 never shows a plain step; --plain takes the rate of plain decoding from elsewhere. DRAFTLAB_API_KEY is sent as
@@ -51,7 +56,7 @@ The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_
 		Example: `  draftlab profile http://127.0.0.1:30000
   draftlab profile localhost:30000 --cycles 1000 --json
   draftlab profile localhost:30000 --cycles 0        # what the server has counted since its start
-  draftlab profile --self --steps 5
+  draftlab profile --self --steps 5 --trace cycles.trace.json
   draftlab profile --log server.log
   draftlab profile --log server.log --plain 88.8     # plain decoding, measured in another start`,
 		Args: atMost(1),
@@ -64,6 +69,7 @@ The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_
 	fl.StringVar(&f.log, "log", "", "read the log `FILE`, \"-\" for standard input")
 	fl.BoolVar(&f.follow, "follow", false, "go on reading the log as it grows")
 	fl.Int64Var(&f.cycles, "cycles", -1, "end after `N` cycles; 0 shows what the server has counted since its start; without it, an interrupt ends it")
+	fl.StringVar(&f.trace, "trace", "", "have the server record a trace meanwhile, and put it into this `FILE`")
 	fl.Float64Var(&f.plain, "plain", 0, "plain decoding gives one sequence `RATE` tok/s, for servers that never show it")
 	return cmd
 }
@@ -82,6 +88,8 @@ func runProfile(env *Env, cmd *cobra.Command, f *profileFlags, args []string) er
 		return usage(cmd, "--follow goes with --log")
 	case cmd.Flags().Changed("cycles") && (f.log != "" || f.cycles < 0 || f.self && f.cycles == 0):
 		return usage(cmd, "--cycles %d: it goes with a server's URL, and with --self if it is more than 0; it is not negative", f.cycles)
+	case f.trace != "" && (f.log != "" || f.cycles == sinceStart):
+		return usage(cmd, "--trace goes with a server that is watched: not with --log or --cycles 0")
 	case cmd.Flags().Changed("plain") && (f.self || !(f.plain > 0 && f.plain < 1e6)):
 		return usage(cmd, "--plain %v: want tokens a second, more than 0; --self measures it", f.plain)
 	}

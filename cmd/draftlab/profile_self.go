@@ -59,7 +59,7 @@ func profileSelf(ctx context.Context, env *Env, cmd *cobra.Command, f *profileFl
 	p := env.progress()
 	p.Note("starting the server")
 	environ := slices.DeleteFunc(slices.Clone(env.Environ), func(v string) bool { return strings.HasPrefix(v, "DRAFTLAB_API_KEY=") })
-	spec := target.Draftlab(program, append(selfArgs(cmd), "--max-running-requests=1"), environ, f.model, filepath.Join(dir, "server.log"))
+	spec := target.Draftlab(program, append(selfArgs(cmd), "--max-running-requests=1", "--profile-dir="+dir), environ, f.model, filepath.Join(dir, "server.log"))
 	spec.Limit = selfBoot
 	spec.Status = func(s target.Status) {
 		p.Note(fmt.Sprintf("waiting for %s, %.0f s; its log: %s", s.Stage, s.Elapsed.Seconds(), s.Line))
@@ -88,7 +88,7 @@ func profileSelf(ctx context.Context, env *Env, cmd *cobra.Command, f *profileFl
 	if f.cycles < 0 {
 		f.cycles = selfCycles
 	}
-	err = f.watch(ctx, env, wantsJSON(cmd), src, done)
+	err = f.traced(ctx, env, server.Client.Base, src, func() error { return f.watch(ctx, env, wantsJSON(cmd), src, done) })
 	stop()
 	return errors.Join(err, <-failed)
 }

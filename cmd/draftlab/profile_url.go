@@ -33,12 +33,14 @@ func profileURL(ctx context.Context, env *Env, asJSON bool, f *profileFlags, add
 	if err != nil {
 		return err
 	}
-	return f.watch(ctx, env, asJSON, src, nil)
+	return f.traced(ctx, env, base, src, func() error { return f.watch(ctx, env, asJSON, src, nil) })
 }
 
 func attach(ctx context.Context, env *Env, f *profileFlags, base string) (profile.Source, error) {
-	src, err := profile.Attach(ctx, profile.Options{URL: base, Key: env.Getenv("DRAFTLAB_API_KEY"), PlainTokS: f.plain,
-		SinceStart: f.cycles == sinceStart, HTTP: &http.Client{Timeout: profileTimeout}})
+	soon, cancel := context.WithTimeout(ctx, profileTimeout)
+	defer cancel()
+	src, err := profile.Attach(soon, profile.Options{URL: base, Key: env.Getenv("DRAFTLAB_API_KEY"), PlainTokS: f.plain,
+		SinceStart: f.cycles == sinceStart, HTTP: &http.Client{}})
 	var refused *url.Error
 	if errors.As(err, &refused) && ctx.Err() == nil {
 		return nil, withHint(fmt.Sprintf("nothing answers at %s: %v", ui.Clean(base), refused.Err), "start a server, or profile one of this program's own with --self")
@@ -84,7 +86,7 @@ func (f *profileFlags) watch(ctx context.Context, env *Env, asJSON bool, src pro
 
 // poll asks the server again and again.
 func (f *profileFlags) poll(ctx context.Context, env *Env, asJSON bool, src profile.Source, done <-chan struct{}, live *ui.Live) error {
-	if err := src.Poll(ctx, time.Now()); err != nil || f.cycles == sinceStart {
+	if err := pollOnce(ctx, src, time.Now()); err != nil || f.cycles == sinceStart {
 		return err
 	}
 	tick := time.NewTicker(profilePoll)
@@ -99,7 +101,7 @@ func (f *profileFlags) poll(ctx context.Context, env *Env, asJSON bool, src prof
 		case <-tick.C:
 		}
 		now := time.Now()
-		if err := src.Poll(ctx, now); err != nil {
+		if err := pollOnce(ctx, src, now); err != nil {
 			return err
 		}
 		ended = ended || f.cycles > 0 && src.Progress() >= f.cycles
@@ -112,6 +114,13 @@ func (f *profileFlags) poll(ctx context.Context, env *Env, asJSON bool, src prof
 		}
 	}
 	return nil
+}
+
+// pollOnce bounds how long the server may take to answer.
+func pollOnce(ctx context.Context, src profile.Source, now time.Time) error {
+	soon, cancel := context.WithTimeout(ctx, profileTimeout)
+	defer cancel()
+	return src.Poll(soon, now)
 }
 
 // showProfile draws or writes the state.

@@ -19,6 +19,7 @@ type counterSource struct {
 	first, last *scrape.Metrics
 	began, now  time.Time
 	shape       *Shape
+	traceDir    string
 	// Time-weighted sums over the intervals between polls, an interval taken as the mean of its ends.
 	busy, running float64 // seconds with requests; sequence seconds
 	wasRunning    float64

@@ -4,5 +4,5 @@
 //
 // draftlab's own server has a ledger of cycles, so that its report has times by phase with percentiles. SGLang has sums by
 // phase if it was told to, vLLM and llama.cpp's server have none at all. The package only asks; it sends no load, and
-// the one thing that it changes on a server is to start and stop a trace when [Tracer] is used.
+// the one thing that it changes on a server is to have it record a trace.
 package profile

@@ -59,6 +59,10 @@ type Source interface {
 	Progress() int64
 	// Report describes what was seen; nil before the first answer.
 	Report() *Report
+	// StartTrace has the server record a trace until StopTrace, which returns the file or directory on the server's machine, "" if
+	// only the server knows. SGLang, which writes several files, puts them into dir.
+	StartTrace(ctx context.Context, dir string) error
+	StopTrace(ctx context.Context) (string, error)
 }
 
 // Options say what to attach to.
