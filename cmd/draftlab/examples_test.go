@@ -35,8 +35,9 @@ func TestExamples(t *testing.T) {
 	defer s.Close()
 	root, _, _ := testEnv(t)
 	for _, cmd := range commands(newRoot(root)) {
-		if cmd.Name() == "serve" || cmd.Name() == "export" {
-			continue // one ends when interrupted, the other needs a drafter and finds what its last example wrote: scripts run them
+		switch cmd.Name() {
+		case "serve", "export", "bench", "compare":
+			continue // these end when interrupted, or need a drafter, a server, or what an example before them wrote: scripts run them
 		}
 		for line := range strings.Lines(cmd.Example) {
 			if !strings.Contains(line, "--self") { // it starts this program again: a script does it

@@ -22,6 +22,7 @@ standard output and progress to standard error; with --json the result is one JS
 		newGenerate(env),
 		newServe(env),
 		newMicrobench(env),
+		newBench(env),
 		newProfile(env),
 		newExplain(env),
 		newPredict(env),

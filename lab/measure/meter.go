@@ -10,7 +10,8 @@ import (
 // Record is one request of a run: a line of the raw file.
 type Record struct {
 	N        int64  `json:"n"`         // number of the start, from 0
-	PromptID string `json:"prompt_id"` // what pairs requests across runs
+	PromptID string `json:"prompt_id"` // with Round, what pairs requests across runs
+	Round    int64  `json:"round"`     // how often the prompt was sent before
 	Category string `json:"category,omitempty"`
 	*client.Sample
 }
@@ -50,15 +51,15 @@ type Meter struct {
 	completed, good                int64
 	input, output, cached          int64
 	failures                       map[client.Failure]int64
-	guessed                        bool // the server did not say how many tokens a chunk has
-	spoke                          bool // a complete answer had text
+	examples                       map[client.Failure]string // the first error of each kind
+	guessed                        bool                      // the server did not say how many tokens a chunk has
 	timeline                       timeline
 	acceptance                     acceptance
 }
 
 // NewMeter returns a Meter of a run that begins at a time.
 func NewMeter(begin time.Time, slo SLO) *Meter {
-	return &Meter{slo: slo, begin: begin.UnixNano(), failures: map[client.Failure]int64{}}
+	return &Meter{slo: slo, begin: begin.UnixNano(), failures: map[client.Failure]int64{}, examples: map[client.Failure]string{}}
 }
 
 // Add takes in a request that has ended.
@@ -69,7 +70,9 @@ func (m *Meter) Add(r *Record) {
 		m.lag.Add(r.LagNS(), 1)
 	}
 	if r.Error != "" {
-		m.failures[r.Failure]++
+		if m.failures[r.Failure]++; m.failures[r.Failure] == 1 {
+			m.examples[r.Failure] = r.Error
+		}
 		return
 	}
 	l := LatencyOf(r)
@@ -91,6 +94,16 @@ func (m *Meter) Add(r *Record) {
 }
 
 func within(ns int64, limit time.Duration) bool { return limit == 0 || ns <= limit.Nanoseconds() }
+
+// Progress returns the requests that have ended, those of them that failed, and the output tokens of the others.
+func (m *Meter) Progress() (ended, failed, output int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.failures {
+		failed += n
+	}
+	return m.completed + failed, failed, m.output
+}
 
 // chunks takes in the gaps between chunks, and when their tokens came.
 func (m *Meter) chunks(r *Record) {

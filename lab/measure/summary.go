@@ -95,15 +95,15 @@ func (m *Meter) Summary(tally load.Tally, counted *Acceptance) *Summary {
 	if own := m.acceptance.summary(); own != nil {
 		s.Acceptance = own
 	}
-	s.warn()
+	s.warn(m.examples)
 	return s
 }
 
 // warn says what a reader of the figures must know.
-func (s *Summary) warn() {
+func (s *Summary) warn(examples map[client.Failure]string) {
 	add := func(format string, a ...any) { s.Warnings = append(s.Warnings, fmt.Sprintf(format, a...)) }
 	for _, f := range slices.Sorted(maps.Keys(s.Failures)) {
-		add("%d requests failed: %s", s.Failures[f], f)
+		add("%d requests failed: %s; the first: %s", s.Failures[f], f, examples[f])
 	}
 	if a := s.Acceptance; a != nil && a.Cycles > 0 && a.Length.Value <= alarmLength {
 		add("accept length %.3f: drafts are hardly ever accepted. Is the drafter made for this target, and are its hidden layers the right ones?", a.Length.Value)

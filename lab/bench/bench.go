@@ -1,0 +1,226 @@
+// Package bench carries out a benchmark: [Run] warms a server up, empties its prefix cache, sends the load of a [Config] and returns
+// what came of it. It ties together lab/load, lab/client, lab/probe and lab/measure, and decides nothing that these decide.
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"draftlab/lab/client"
+	"draftlab/lab/load"
+	"draftlab/lab/measure"
+	"draftlab/lab/probe"
+	"draftlab/lab/prompts"
+)
+
+// Config is a benchmark. Hooks may be nil.
+type Config struct {
+	Server    *probe.Server
+	API       client.API
+	Dataset   string
+	Prompts   prompts.Set // in the order in which they are sent; when all were, they are sent anew
+	Plan      load.Plan
+	MaxTokens int
+	Extra     map[string]any // further fields of each request: see [client.Request]
+	IgnoreEOS bool
+	Repeat    bool          // send a prompt that was sent before as it is, and keep the prefix cache
+	Stall     time.Duration // of silence, after which a request has failed
+	SLO       measure.SLO
+	Warmups   int64     // requests before the measurement; negative is until the reading has settled
+	Raw       io.Writer // gets a line of JSON for each request
+	Version   string    // of draftlab
+
+	Note     func(text string)
+	Progress func(State) // about once a second, while the measurement runs
+}
+
+// State is how far a run is.
+type State struct {
+	Ended, Failed, Output int64
+	Elapsed               time.Duration
+}
+
+// giveUpAfter is the number of connections in a row that a server refuses until it counts as gone. A restart within a run would
+// make the measurement worthless anyway.
+const giveUpAfter = 20
+
+// errGone ends a run whose server has gone.
+var errGone = errors.New("the server has gone")
+
+// Run carries out a benchmark. The error is that of the context or of the raw file; requests that fail are results.
+func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
+	if err := cfg.Plan.Check(); err != nil {
+		return nil, err
+	}
+	conns := max(cfg.Plan.Concurrency, 64)
+	if cfg.Plan.Rate > 0 && cfg.Plan.Concurrency == 0 {
+		conns = 4096 // an open loop has no bound; these are kept open between bursts
+	}
+	h := client.NewHTTP(conns, cfg.Stall)
+	defer h.CloseIdleConnections()
+	b := &bench{cfg: cfg, client: &client.Client{Base: cfg.Server.Base, HTTP: h, Key: cfg.Server.Key}}
+	environment := measure.ReadEnvironment(cfg.Version)
+	warmup, err := b.warmUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.Repeat && !cfg.Server.Flush(ctx) {
+		b.note("the server did not empty its prefix cache: prompts that it has seen before are answered faster")
+	}
+	before, counts := cfg.Server.Drafts(ctx)
+	s, err := b.measure(ctx, func() *measure.Acceptance {
+		after, ok := cfg.Server.Drafts(ctx)
+		if !counts || !ok {
+			return nil
+		}
+		return probe.Between(before, after)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Backend, s.Model, s.Dataset, s.API = string(cfg.Server.Kind), cfg.Server.Model, cfg.Dataset, string(cfg.API)
+	s.Plan, s.Warmup, s.Environment = cfg.Plan, warmup, environment
+	return s, nil
+}
+
+// bench is a benchmark that is being carried out.
+type bench struct {
+	cfg    *Config
+	client *client.Client
+}
+
+func (b *bench) note(text string) {
+	if b.cfg.Note != nil {
+		b.cfg.Note(text)
+	}
+}
+
+// measure sends the plan's load and sums it up; counted is called when it has ended.
+func (b *bench) measure(ctx context.Context, counted func() *measure.Acceptance) (*measure.Summary, error) {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	begin := time.Now()
+	m := measure.NewMeter(begin, b.cfg.SLO)
+	raw := &rawFile{w: b.cfg.Raw}
+	defer b.report(m, begin)()
+	var refused atomic.Int64
+	tally := load.Run(running, b.cfg.Plan, func(ctx context.Context, n int64, due time.Time) {
+		r := b.send(ctx, n, due)
+		if r.Failure == client.Cancelled && running.Err() != nil {
+			return // by us: it says nothing about the server
+		}
+		m.Add(r)
+		if err := raw.write(r); err != nil {
+			stop(err)
+		}
+		if r.Failure != client.Unreachable {
+			refused.Store(0)
+		} else if refused.Add(1) >= giveUpAfter {
+			stop(errGone)
+		}
+	})
+	gone := false
+	switch err := context.Cause(running); {
+	case errors.Is(err, errGone):
+		gone = true
+	case err != nil:
+		return nil, err
+	}
+	s := m.Summary(tally, counted())
+	s.Date = begin
+	if gone {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("the server has gone: the run ended after %d refused connections in a row", giveUpAfter))
+	}
+	return s, nil
+}
+
+// send carries out request n.
+func (b *bench) send(ctx context.Context, n int64, due time.Time) *measure.Record {
+	set := b.cfg.Prompts
+	p := set[n%int64(len(set))]
+	round := n / int64(len(set))
+	text := p
+	if !b.cfg.Repeat {
+		text = p.Salted(round)
+	}
+	return &measure.Record{N: n, PromptID: p.ID, Round: round, Category: string(p.Category), Sample: b.client.Do(ctx, due, b.request(text.Text))}
+}
+
+// sampling are the fields that SGLang's own API has apart, among its sampling parameters.
+var sampling = []string{"temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "stop", "stop_token_ids"}
+
+// request returns the request for a prompt.
+func (b *bench) request(prompt string) *client.Request {
+	outer := map[string]any{}
+	if b.cfg.API != client.Generate {
+		switch b.cfg.Server.Kind {
+		case probe.Draftlab:
+			outer["return_token_ids"], outer["return_meta_info"] = true, true
+		case probe.VLLM:
+			outer["return_token_ids"] = true
+		}
+	}
+	params := map[string]any{}
+	if b.cfg.IgnoreEOS {
+		params["ignore_eos"] = true
+	}
+	for k, v := range b.cfg.Extra {
+		if slices.Contains(sampling, k) {
+			params[k] = v
+		} else {
+			outer[k] = v
+		}
+	}
+	return &client.Request{API: b.cfg.API, Model: b.cfg.Server.Model, Prompt: prompt, MaxTokens: b.cfg.MaxTokens, Extra: params, Outer: outer}
+}
+
+// report tells of progress until the function that it returns is called.
+func (b *bench) report(m *measure.Meter, begin time.Time) func() {
+	if b.cfg.Progress == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			s := State{Elapsed: time.Since(begin)}
+			s.Ended, s.Failed, s.Output = m.Progress()
+			b.cfg.Progress(s)
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// rawFile takes one record at a time.
+type rawFile struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (f *rawFile) write(r *measure.Record) error {
+	if f.w == nil {
+		return nil
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err = f.w.Write(append(line, '\n'))
+	return err
+}

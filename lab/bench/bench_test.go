@@ -1,0 +1,236 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"draftlab/lab/client"
+	"draftlab/lab/load"
+	"draftlab/lab/measure"
+	"draftlab/lab/probe"
+	"draftlab/lab/prompts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// well is a complete answer of three tokens in two chunks.
+const well = "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n" +
+	"data: {\"choices\":[{\"text\":\"bc\",\"token_ids\":[2,3]}]}\n\n" +
+	"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n"
+
+// backend is a server that answers by a function and remembers the bodies.
+type backend struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies []map[string]any
+}
+
+func serve(t *testing.T, answer func(w http.ResponseWriter, prompt string, n int64)) *backend {
+	t.Helper()
+	b := &backend{}
+	var n atomic.Int64
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != "/v1/completions" {
+			w.WriteHeader(404)
+			return
+		}
+		var body map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		b.mu.Lock()
+		b.bodies = append(b.bodies, body)
+		b.mu.Unlock()
+		answer(w, body["prompt"].(string), n.Add(1)-1)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *backend) config(plan load.Plan) *Config {
+	return &Config{
+		Server: &probe.Server{Base: b.URL, HTTP: b.Client(), Kind: probe.OpenAI, Model: "m"}, API: client.Completion,
+		Prompts: prompts.Set{{ID: "x", Category: "chat", Text: "one"}, {ID: "y", Text: "two"}}, Plan: plan, MaxTokens: 8, Stall: time.Second,
+	}
+}
+
+func TestRun(t *testing.T) {
+	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { _, _ = io.WriteString(w, well) })
+	cfg := b.config(load.Plan{Concurrency: 2, Requests: 5})
+	var raw bytes.Buffer
+	cfg.Raw, cfg.IgnoreEOS, cfg.Extra = &raw, true, map[string]any{"temperature": .5, "speculative": map[string]any{"steps": 0}}
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Completed != 5 || s.Failed != 0 || s.Output != 15 || s.Input != 20 || s.Backend != "openai" || s.Warmup.Requests != 0 {
+		t.Errorf("%+v", s)
+	}
+	var got []string
+	for line := range strings.Lines(raw.String()) {
+		var r measure.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Text != "abc" || len(r.Chunks) != 2 {
+			t.Errorf("%s", line)
+		}
+		got = append(got, fmt.Sprintf("%d %s%d %s", r.N, r.PromptID, r.Round, r.Category))
+	}
+	slices.Sort(got)
+	if want := []string{"0 x0 chat", "1 y0 ", "2 x1 chat", "3 y1 ", "4 x2 chat"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var sent []string
+	for _, body := range b.bodies {
+		sent = append(sent, body["prompt"].(string))
+		if body["temperature"] != .5 || body["ignore_eos"] != true || body["speculative"] == nil || body["model"] != "m" || body["max_tokens"] != 8.0 {
+			t.Errorf("%v", body)
+		}
+	}
+	slices.Sort(sent)
+	if want := []string{"(1) one", "(1) two", "(2) one", "one", "two"}; !slices.Equal(sent, want) {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+}
+
+// TestHostileServersAreSurvived: each kind of failure is counted under its name, and the other requests are measured as if nothing
+// had been.
+func TestHostileServersAreSurvived(t *testing.T) {
+	release := make(chan struct{})
+	b := serve(t, func(w http.ResponseWriter, _ string, n int64) {
+		switch n % 7 {
+		case 0:
+			w.WriteHeader(429)
+		case 1:
+			w.WriteHeader(500)
+		case 2:
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n")
+			w.(http.Flusher).Flush()
+			<-release
+		case 3:
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\"}]}\n\n")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case 4:
+			_, _ = io.WriteString(w, "data: {\"choices\": hello\n\n")
+		default:
+			_, _ = io.WriteString(w, well)
+		}
+	})
+	defer close(release)
+	cfg := b.config(load.Plan{Rate: 500, Requests: 70, Seed: 1})
+	cfg.Stall = 300 * time.Millisecond
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []client.Failure{client.Limited, client.ServerFault, client.Stalled, client.Cut, client.Broken} {
+		if s.Failures[f] != 10 {
+			t.Errorf("%s: %d", f, s.Failures[f])
+		}
+	}
+	if s.Completed != 20 || s.Failed != 50 || s.Output != 60 || len(s.Warnings) < 5 || !strings.Contains(s.Warnings[0], "10 requests failed: ") {
+		t.Errorf("%d complete, %d failed, warnings %q", s.Completed, s.Failed, s.Warnings)
+	}
+}
+
+// TestAServerThatDies: what was measured until then is the result, and the run ends soon.
+func TestAServerThatDies(t *testing.T) {
+	var b *backend
+	var once sync.Once
+	b = serve(t, func(w http.ResponseWriter, _ string, n int64) {
+		if n >= 6 {
+			once.Do(func() { go b.Listener.Close() })
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, well)
+	})
+	s, err := Run(t.Context(), b.config(load.Plan{Concurrency: 2, Duration: time.Hour}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Completed != 6 || s.Failures[client.Unreachable] < giveUpAfter || !strings.Contains(s.Warnings[len(s.Warnings)-1], "has gone") {
+		t.Errorf("%d complete, %v, %q", s.Completed, s.Failures, s.Warnings)
+	}
+}
+
+func TestWarmUp(t *testing.T) {
+	// The first answers are slow, as a cold server's.
+	b := serve(t, func(w http.ResponseWriter, _ string, n int64) {
+		time.Sleep(time.Duration(40/(1+n/leastWindow*100))*time.Millisecond + 20*time.Millisecond)
+		_, _ = io.WriteString(w, well)
+	})
+	cfg := b.config(load.Plan{Concurrency: 1, Requests: 1})
+	cfg.Warmups = -1
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := s.Warmup; !w.Settled || w.Requests < 3*leastWindow || w.Elapsed < 160*time.Millisecond {
+		t.Errorf("%+v", w)
+	}
+	cfg.Warmups = 3
+	if s, err = Run(t.Context(), cfg); err != nil || s.Warmup.Requests != 3 || s.Warmup.Settled {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s.Completed != 1 || s.Tally.Started != 1 {
+		t.Errorf("warm-up was counted: %+v", s)
+	}
+}
+
+func TestRunIsInterrupted(t *testing.T) {
+	release := make(chan struct{})
+	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { <-release })
+	defer close(release)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Run(ctx, b.config(load.Plan{Concurrency: 4, Requests: 100})); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// full is a disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestAFileThatCannotBeWrittenEndsTheRun(t *testing.T) {
+	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { _, _ = io.WriteString(w, well) })
+	cfg := b.config(load.Plan{Concurrency: 1, Duration: time.Hour})
+	cfg.Raw = full{}
+	if _, err := Run(t.Context(), cfg); err == nil || err.Error() != "no space left" {
+		t.Error(err)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) {
+		time.Sleep(5 * time.Millisecond)
+		_, _ = io.WriteString(w, well)
+	})
+	cfg := b.config(load.Plan{Concurrency: 1, Duration: 1200 * time.Millisecond})
+	var states []State
+	cfg.Progress = func(s State) { states = append(states, s) }
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(states) != 1 || states[0].Ended < 1 || states[0].Ended > s.Completed || states[0].Output != 3*states[0].Ended {
+		t.Errorf("%+v of %d", states, s.Completed)
+	}
+}
