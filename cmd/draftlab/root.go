@@ -26,6 +26,7 @@ standard output and progress to standard error; with --json the result is one JS
 		newProfile(env),
 		newExplain(env),
 		newPredict(env),
+		newDoctor(env),
 		newVersion(env),
 	)
 	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")
