@@ -69,10 +69,11 @@ func TestScripts(t *testing.T) {
 				os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\nexec fakepip \"$@\"\n"), 0o755),
 				os.WriteFile(filepath.Join(env.WorkDir, "tiny.whl"), wheel, 0o644),
 				os.WriteFile(filepath.Join(env.WorkDir, "tiny.gguf"), tinyGGUF(), 0o644),
+				os.WriteFile(filepath.Join(env.WorkDir, "deep.gguf"), deepGGUF(), 0o644),
 			)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"waitfor": waitFor, "damage": damage, "exportfiles": exportFiles, "cut": cut, "long": long, "unhex": unhex, "freeport": freePort, "ask": ask,
+			"waitfor": waitFor, "damage": damage, "exportfiles": exportFiles, "cut": cut, "long": long, "unhex": unhex, "freeport": freePort, "waittext": waitText, "ask": ask,
 		},
 	})
 }
@@ -112,6 +113,20 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 			continue
 		}
 		if fi, err := os.Stat(found[0]); err == nil && fi.Size() >= want {
+			return
+		}
+	}
+}
+
+// waitText waits until a file holds a text: waittext FILE TEXT.
+func waitText(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waittext FILE TEXT")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C { // the test's own time limit ends it
+		if text, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(text), args[1]) {
 			return
 		}
 	}

@@ -11,7 +11,8 @@ func newRoot(env *Env) *cobra.Command {
 
 The first command that needs a model fetches the default one. Each command writes its result to
 standard output and progress to standard error; with --json the result is one JSON document.` + exitHelp,
-		Example: `  draftlab generate "Why is the sky blue?"
+		Example: `  draftlab tune                  # whether speculation pays here, and how deep
+  draftlab generate "Why is the sky blue?"
   draftlab microbench            # what a further row costs on this machine
   draftlab model inspect         # what the default model is made of`,
 		SilenceErrors: true, SilenceUsage: true,
@@ -21,6 +22,7 @@ standard output and progress to standard error; with --json the result is one JS
 		newModel(env),
 		newGenerate(env),
 		newServe(env),
+		newTune(env),
 		newMicrobench(env),
 		newBench(env),
 		newProfile(env),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 
 	"draftlab/engine/quant"
@@ -50,6 +51,25 @@ func tinyNext(id int) int {
 
 // tinyGGUF returns the file of the tiny model.
 var tinyGGUF = sync.OnceValue(func() []byte { return writeGGUF(tinyKeys(), tinyTensors()) })
+
+// deepGGUF returns the file of a model that writes the same with as many layers as a drafter taps.
+var deepGGUF = sync.OnceValue(func() []byte {
+	const layers = 6
+	keys, list := tinyKeys(), tinyTensors()
+	for i := range keys {
+		if keys[i].Key == "llama.block_count" {
+			keys[i].Value = uint32(layers)
+		}
+	}
+	for _, t := range list {
+		name, ofLayer := strings.CutPrefix(t.Name, "blk.0.")
+		for l := 1; l < layers && ofLayer; l++ {
+			t.Name = fmt.Sprintf("blk.%d.%s", l, name)
+			list = append(list, t)
+		}
+	}
+	return writeGGUF(keys, list)
+})
 
 func writeGGUF(keys []weights.KeyValue, tensors []weights.Tensor) []byte {
 	var b bytes.Buffer

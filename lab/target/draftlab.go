@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"time"
 
+	"draftlab/lab/client"
 	"draftlab/lab/runner"
 )
 
@@ -59,4 +60,56 @@ func (s *Server) Info(ctx context.Context) (info map[string]any, err error) {
 		return nil, fmt.Errorf("/server_info: %w", err)
 	}
 	return info, nil
+}
+
+// Ledger is what the server's loop has spent, and on what: sums since its start, or the difference of two such.
+type Ledger struct {
+	Cycles  int64            `json:"cycles"`   // decode cycles and verify cycles
+	WallNS  int64            `json:"wall_ns"`  // idle time included
+	IdleNS  int64            `json:"idle_ns"`  // without a request
+	PhaseNS map[string]int64 `json:"phase_ns"` // by phase; with IdleNS they add up to WallNS
+}
+
+// Minus returns what has been spent since an earlier reading.
+func (l *Ledger) Minus(earlier *Ledger) *Ledger {
+	d := &Ledger{l.Cycles - earlier.Cycles, l.WallNS - earlier.WallNS, l.IdleNS - earlier.IdleNS, map[string]int64{}}
+	for phase, ns := range l.PhaseNS {
+		d.PhaseNS[phase] = ns - earlier.PhaseNS[phase]
+	}
+	return d
+}
+
+// Ledger reads the server's sums; nil without an error if it keeps none.
+func (s *Server) Ledger(ctx context.Context) (*Ledger, error) {
+	body, err := s.get(ctx, http.MethodGet, "/debug/cycles?limit=0")
+	var refused *statusError
+	if errors.As(err, &refused) && refused.status == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Totals *struct {
+			Decode int64            `json:"decode_cycles"`
+			Verify int64            `json:"verify_cycles"`
+			Wall   int64            `json:"wall_ns"`
+			Idle   int64            `json:"idle_ns"`
+			Phase  map[string]int64 `json:"phase_ns"`
+		} `json:"totals"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("/debug/cycles: %w", err)
+	}
+	if doc.Totals == nil {
+		return nil, errors.New("/debug/cycles has no totals")
+	}
+	t := doc.Totals
+	return &Ledger{t.Decode + t.Verify, t.Wall, t.Idle, t.Phase}, nil
+}
+
+// Ask sends a request and returns what became of it.
+func (s *Server) Ask(ctx context.Context, r *client.Request) *client.Sample {
+	r.Model = s.Kind.Model
+	return s.Client.Do(ctx, time.Now(), r)
 }
