@@ -40,7 +40,8 @@ never shows a plain step; --plain takes the rate of plain decoding from elsewher
 the server's key.
 
 With --self it starts this program's own server, with the flags of serve for model and drafter, and sends it the
-project's held-out prompts one at a time, each with and without drafts, for 1000 cycles or --cycles. It stops the server.
+project's held-out prompts one at a time, each with and without drafts, for 1000 cycles or --cycles. It stops the
+server.
 
 With --log it reads the log of an SGLang or vLLM server of any version instead, "-" being standard input:
 accept length, throughput, the time of a cycle (accept length × running requests / throughput), decode
