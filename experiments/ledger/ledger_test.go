@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -40,21 +41,56 @@ func TestReport(t *testing.T) {
 		return d
 	}
 	for _, c := range []struct {
-		ratios []float64
-		s      shares
-		want   string
+		wall, cpu []float64
+		s         shares
+		want      string
 	}{
-		{pairs(0.0005, 0.002), shares{0.7, 0.71, 6000}, ""},
-		{pairs(-0.001, 0.002), shares{0.7, 0.69, 6000}, ""},
-		{pairs(0.01, 0.002), shares{0.7, 0.7, 6000}, "costs at least 0."},
-		{pairs(0.0005, 0.5), shares{0.7, 0.7, 6000}, "may cost up to"},
-		{pairs(0.0005, 0.002), shares{0.7, 0.65, 6000}, "-7.14 %"},
+		{pairs(0.0005, 0.002), nil, shares{0.7, 0.71, 6000}, ""},
+		{pairs(-0.001, 0.002), nil, shares{0.7, 0.69, 6000}, ""},
+		{pairs(0.01, 0.002), nil, shares{0.7, 0.7, 6000}, "costs at least 0."},
+		{pairs(0.0005, 0.5), nil, shares{0.7, 0.7, 6000}, "may cost up to"},
+		{pairs(0.0005, 0.002), nil, shares{0.7, 0.65, 6000}, "-7.14 %"},
+		{pairs(0.0005, 0.5), pairs(0.0005, 0.002), shares{0.7, 0.7, 6000}, ""},
+		{pairs(0.0005, 0.5), pairs(0.01, 0.002), shares{0.7, 0.7, 6000}, "costs at least 0."},
+		{pairs(0.01, 0.002), pairs(0.0005, 0.002), shares{0.7, 0.7, 6000}, "costs at least 0."},
 	} {
 		var out bytes.Buffer
-		err := report(&out, c.ratios, c.s)
+		err := report(&out, overhead{c.wall, c.cpu}, c.s)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, rig.ErrClaim) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v, want %q\n%s", err, c.want, &out)
 		}
+	}
+}
+
+// switches is a ledger that notes how it is switched.
+type switches []bool
+
+func (s *switches) Switch(on bool) { *s = append(*s, on) }
+
+// TestBlocks: after warming up, blocks come in pairs of one with the ledger and one without, in either order; the tokens of a cycle count once.
+func TestBlocks(t *testing.T) {
+	var s switches
+	var out overhead
+	b := blocks{l: &s, rng: rand.New(rand.NewPCG(1, 2)), size: 4, out: &out}
+	for step := range int64(warmUp + 4*2*50) {
+		for range 1 + step%3 {
+			b.token(step + 1)
+		}
+	}
+	if len(out.wall) != 50 || len(s) != 101 {
+		t.Fatalf("%d pairs, switched %d times; want 50 and 101", len(out.wall), len(s))
+	}
+	onFirst := 0
+	for i := 0; i+1 < len(s); i += 2 {
+		if s[i] == s[i+1] {
+			t.Errorf("pair %d has the ledger %t twice", i/2, s[i])
+		}
+		if s[i] {
+			onFirst++
+		}
+	}
+	if onFirst < 10 || onFirst > 40 {
+		t.Errorf("the ledger comes first in %d of 50 pairs", onFirst)
 	}
 	if a, b := logRatio(2, 1, false), logRatio(1, 2, true); a != b || math.Abs(a-math.Ln2) > 1e-12 {
 		t.Errorf("%v and %v, want ln 2", a, b)
