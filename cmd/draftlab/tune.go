@@ -162,7 +162,9 @@ func (f *tuneFlags) serverFlags(env *Env, cmd *cobra.Command) (flags []string, m
 		}
 	}
 	model = drafter != string(engine.DraftNone) && drafter != string(engine.DraftNgram)
-	f.drafter = drafter
+	if f.drafter != "auto" || !model || !engine.SpeculationPays() {
+		f.drafter = drafter // to serve, too, "auto" would mean something else
+	}
 	return []string{"--model", f.model, "--threads", strconv.Itoa(f.threads), "--drafter", drafter, "--max-running-requests", "1"}, model, nil
 }
 
@@ -234,7 +236,7 @@ func serverEnviron(env *Env) []string {
 
 // sayProgress writes a line at the beginning of each stage and every few seconds.
 func sayProgress(p ui.Progress, now func() time.Time) func(campaign.Progress) {
-	words := map[campaign.Stage]string{campaign.WarmUp: "warming up", campaign.Measure: "measuring", campaign.Confirm: "confirming the winner"}
+	words := map[campaign.Stage]string{campaign.WarmUp: "warming up, until the speed is steady", campaign.Measure: "measuring", campaign.Confirm: "confirming the winner"}
 	var stage campaign.Stage
 	var last time.Time
 	return func(c campaign.Progress) {
@@ -242,10 +244,7 @@ func sayProgress(p ui.Progress, now func() time.Time) func(campaign.Progress) {
 		if c.Stage == stage && t.Sub(last) < sayEvery {
 			return
 		}
-		text := words[c.Stage]
-		if c.Stage != campaign.WarmUp {
-			text += fmt.Sprintf(": %d of %d pairs", c.Done, c.Total)
-		}
+		text := fmt.Sprintf("%s: %d of %d pairs", words[c.Stage], c.Done, c.Total)
 		if c.Left > 0 {
 			text += fmt.Sprintf(", about %.0f s to go", c.Left.Seconds())
 		}

@@ -78,6 +78,17 @@ func standIn(mode string) {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	})
+	http.HandleFunc("GET /debug/cycles", func(w http.ResponseWriter, r *http.Request) {
+		switch mode {
+		case "no ledger":
+			w.WriteHeader(http.StatusNotFound)
+		case "strange ledger":
+			_, _ = io.WriteString(w, `{"cycles":[]}`)
+		default:
+			n := asked.Add(100)
+			_, _ = fmt.Fprintf(w, `{"totals":{"decode_cycles":%d,"verify_cycles":5,"wall_ns":%d,"idle_ns":7,"phase_ns":{"verify":%d}}}`, n, 10*n, 3*n)
+		}
+	})
 	http.HandleFunc("/server_info", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"steps":3}`) })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,6 +127,33 @@ func TestBoot(t *testing.T) {
 	}
 	if info, err := s.Info(context.Background()); err != nil || info["steps"] != 3.0 {
 		t.Errorf("%v %v", info, err)
+	}
+}
+
+func TestLedger(t *testing.T) {
+	s, err := Boot(context.Background(), spec(t, "good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(time.Second)
+	one, err := s.Ledger(context.Background())
+	two, err2 := s.Ledger(context.Background())
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	if d := two.Minus(one); d.Cycles != 100 || d.WallNS != 1000 || d.IdleNS != 0 || d.PhaseNS["verify"] != 300 {
+		t.Errorf("%+v", d)
+	}
+	for mode, want := range map[string]string{"no ledger": "", "strange ledger": "no totals"} {
+		s, err := Boot(context.Background(), spec(t, mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.Ledger(context.Background())
+		if l != nil || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v %v", mode, l, err)
+		}
+		s.Stop(time.Second)
 	}
 }
 

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"draftlab/internal/ui"
+	"draftlab/lab/campaign"
+)
+
+func ratioOf(estimate float64, bounds ...float64) *campaign.Ratio {
+	r := &campaign.Ratio{Estimate: estimate, Confidence: campaign.Confidence, Pairs: 12}
+	if len(bounds) == 2 {
+		r.Low, r.High = &bounds[0], &bounds[1]
+	}
+	return r
+}
+
+// TestVerdicts: each ending says what was found, and the first one how to use it.
+func TestVerdicts(t *testing.T) {
+	arms := []campaign.Arm{campaign.DefaultArms(true)[0], campaign.Chain("chain", "eagle3", 3), campaign.Chain("ngram", "ngram", 3), {Name: "tree-3-2-6", Knobs: campaign.Knobs{Drafter: "eagle3", Steps: 3, TopK: 2, DraftTokens: 6}}}
+	base := func(v campaign.Verdict) *tuned {
+		r := &campaign.Result{Verdict: v, Bandwidth: &campaign.Spread{Median: 20, P25: 18, P75: 22}}
+		for _, a := range arms {
+			r.Arms = append(r.Arms, campaign.ArmResult{Arm: a, Speedup: ratioOf(1.5, 1.4, 1.6)})
+		}
+		return &tuned{r, tunedEnvironment{Model: "smollm2", Drafter: "/drafters/one"}}
+	}
+	faster := func(arm int) *tuned {
+		d := base(campaign.Faster)
+		d.Best, d.Speedup = &arms[arm], ratioOf(1.43, 1.31, 1.52)
+		return d
+	}
+	unconfirmed := base(campaign.NotConfirmed)
+	unconfirmed.Confirm = &campaign.Confirmation{Arm: "chain-3", Speedup: ratioOf(1.02, 0.97, 1.07)}
+	nothing := base(campaign.NotConfirmed)
+	nothing.Confirm = &campaign.Confirmation{Arm: "chain-3"}
+	for _, c := range []struct {
+		doc  *tuned
+		want []string
+	}{
+		{faster(1), []string{"Best: chain-3, 1.43× plain decoding (95 % interval 1.31 – 1.52, 12 fresh prompts; 1.50× when", "draftlab serve --model smollm2 --drafter /drafters/one --steps 3\n", "20.0 GB/s (quartiles 18.0 – 22.0)"}},
+		{faster(2), []string{"--drafter ngram --steps 3\n"}},
+		{faster(3), []string{"--steps 3 --topk 2 --draft-tokens 6\n"}},
+		{unconfirmed, []string{"plain decoding, as far as can be told. chain-3 seemed faster, but the confirm run gave 1.02× (95 % interval 0.97 – 1.07, 12 fresh"}},
+		{nothing, []string{"the confirm run gave no usable pair"}},
+		{base(campaign.NoneFaster), []string{"Best: plain decoding. No arm"}},
+		{base(campaign.Undecided), []string{"Undecided"}},
+	} {
+		for _, w := range c.want {
+			if got := verdict(c.doc); !strings.Contains(got, w) {
+				t.Errorf("%s: no %q in:\n%s", c.doc.Verdict, w, got)
+			}
+		}
+	}
+}
+
+// TestArmsThatFailAreLoud: a wrong output and a failure stand in the table, and an interval that is none is not a number.
+func TestArmsThatFailAreLoud(t *testing.T) {
+	env, stdout, _ := testEnv(t)
+	doc := &tuned{Result: &campaign.Result{Arms: []campaign.ArmResult{
+		{Arm: campaign.Arm{Name: "plain"}, TokS: &campaign.Spread{Median: 100}},
+		{Arm: campaign.Arm{Name: "wrong"}, Speedup: ratioOf(3), Different: []string{"chat-02", "code-04"}},
+		{Arm: campaign.Arm{Name: "broken"}, Failed: 12},
+	}}}
+	if err := printArms(env, doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"100.0", "none of 12", "2 DIFFER", "12 FAILED"} {
+		if !strings.Contains(stdout.String(), w) {
+			t.Errorf("no %q in:\n%s", w, stdout)
+		}
+	}
+}
+
+// TestTuneProgress: a line at each stage's beginning and then one in five seconds.
+func TestTuneProgress(t *testing.T) {
+	env, _, stderr := testEnv(t)
+	now := time.Unix(0, 0)
+	say := sayProgress(ui.NewProgress(env.Stderr, false), func() time.Time { return now })
+	for i := range 12 {
+		say(campaign.Progress{Stage: campaign.Measure, Done: i, Total: 12, Left: 90 * time.Second})
+		now = now.Add(time.Second)
+	}
+	say(campaign.Progress{Stage: campaign.Confirm, Total: 6})
+	want := "measuring: 0 of 12 pairs, about 90 s to go\nmeasuring: 5 of 12 pairs, about 90 s to go\nmeasuring: 10 of 12 pairs, about 90 s to go\nconfirming the winner: 0 of 6 pairs\n"
+	if stderr.String() != want {
+		t.Errorf("got\n%swant\n%s", stderr, want)
+	}
+}
