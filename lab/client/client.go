@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"time"
 )
@@ -72,6 +73,7 @@ type Sample struct {
 	Finish       string       `json:"finish"`
 	DecodeSteps  int          `json:"decode_steps,omitempty"` // passes after the first token, if the server tells
 	Spec         *Speculation `json:"spec,omitempty"`
+	Resent       int          `json:"resent,omitempty"`  // times that it was lost on a connection which the server had closed
 	Status       int          `json:"status"`            // of HTTP; 0 if there was no answer
 	Error        string       `json:"error,omitempty"`   // "" for a complete answer
 	Failure      Failure      `json:"failure,omitempty"` // what kind of error
@@ -110,19 +112,11 @@ func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 	if err != nil {
 		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error(), Failure: Unreachable}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+string(r.API), bytes.NewReader(body))
-	if err != nil {
-		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error(), Failure: Unreachable}
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if c.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Key)
-	}
 	start := time.Now()
 	// The start is counted from the due time on the monotonic clock: a step of the wall clock is no latency.
 	s := &Sample{DueUnixNS: due.UnixNano(), StartUnixNS: due.Add(start.Sub(due)).UnixNano()}
-	resp, err := c.HTTP.Do(req)
-	if err != nil {
+	var resp *http.Response
+	if resp, s.Resent, err = c.post(ctx, r.API, body); err != nil {
 		s.Error, s.Failure = err.Error(), failureOf(ctx, 0, err)
 		return s
 	}
@@ -140,6 +134,30 @@ func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 		s.Error, s.Failure = err.Error(), failureOf(ctx, s.Status, err)
 	}
 	return s
+}
+
+// maxResent is the number of connections on which a request may be lost: more than one can be stale when a server was idle.
+const maxResent = 3
+
+// post sends a body, and sends it again on another connection if the one that was kept open turns out to be closed before a byte of
+// the answer has come: a server may close it while the request is on its way, which is no failure of either (RFC 9112, 9.3.1).
+func (c *Client) post(ctx context.Context, api API, body []byte) (resp *http.Response, resent int, err error) {
+	kept := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { kept = i.Reused }})
+	for ; ; resent++ {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+string(api), bytes.NewReader(body))
+		if err != nil {
+			return nil, resent, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if c.Key != "" {
+			req.Header.Set("Authorization", "Bearer "+c.Key)
+		}
+		resp, err := c.HTTP.Do(req)
+		if err == nil || !kept || !closedEarly(err) || resent == maxResent {
+			return resp, resent, err
+		}
+	}
 }
 
 // body returns the JSON of a request.

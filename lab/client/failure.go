@@ -33,6 +33,11 @@ type inStream struct{ message string }
 
 func (e *inStream) Error() string { return "in the stream: " + e.message }
 
+// closedEarly reports whether a connection was closed before an answer began.
+func closedEarly(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // failureOf names an error of a request that was answered with a status, 0 for none.
 func failureOf(ctx context.Context, status int, err error) Failure {
 	var syntax *json.SyntaxError
@@ -51,7 +56,7 @@ func failureOf(ctx context.Context, status int, err error) Failure {
 		return ServerFault
 	case status >= 400:
 		return Refused
-	case status == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
+	case status == 0 && closedEarly(err):
 		return Cut // there was a connection
 	case status == 0:
 		return Unreachable

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -102,5 +103,48 @@ func TestASlowServerDoesNotStall(t *testing.T) {
 	got := (&Client{Base: s.URL, HTTP: h}).Do(t.Context(), time.Now(), &Request{API: Completion})
 	if got.Failure != "" || got.OutputTokens != 8 {
 		t.Errorf("%q (%s), %d tokens", got.Failure, got.Error, got.OutputTokens)
+	}
+}
+
+// TestAClosedConnectionIsNoFailure: a server that lets kept connections go without a word, as llama.cpp's does, loses no request.
+func TestAClosedConnectionIsNoFailure(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	answer := "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\ndata: [DONE]\n\n"
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			// One answer, which says nothing of an end; the connection closes when the next request has come.
+			r := bufio.NewReader(c)
+			for i := range 2 {
+				req, err := http.ReadRequest(r)
+				if err != nil || i == 1 {
+					break
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
+			}
+			_ = c.Close()
+		}
+	}()
+	h := NewHTTP(1, time.Second)
+	defer h.CloseIdleConnections()
+	c := &Client{Base: "http://" + l.Addr().String(), HTTP: h}
+	resent := 0
+	for range 4 {
+		s := c.Do(t.Context(), time.Now(), &Request{API: Completion, Prompt: "x"})
+		if s.Failure != "" || s.Text != "a" {
+			t.Fatalf("%q (%s)", s.Failure, s.Error)
+		}
+		resent += s.Resent
+	}
+	if resent != 3 {
+		t.Errorf("sent again %d times, want 3", resent)
 	}
 }
