@@ -381,6 +381,30 @@ def check_killed(server, client):
     assert client.completions.create(**ask).choices[0].text == want, "another text after the restart"
 
 
+def check_ledger(server, client):
+    """What /debug/cycles says of a request balances to the nanosecond, and a trace of it is written."""
+    status, before, _ = server.request("GET", "/debug/cycles?limit=0")
+    assert status == 200 and before["cycles"] == [], before
+    status, doc, _ = server.request("POST", "/start_profile", {"activities": ["CPU", "GPU"], "profile_by_stage": False})
+    assert status == 200 and doc["without_effect"] == ["activities"], doc
+    client.completions.create(model=MODEL, prompt="Once", max_tokens=24, extra_body={"ignore_eos": True})
+    status, doc, _ = server.request("POST", "/stop_profile")
+    assert status == 200 and doc["cycles"] > 1, doc
+    with open(doc["file"]) as f:
+        events = json.load(f)["traceEvents"]
+    os.remove(doc["file"])
+    assert {e["ph"] for e in events} == {"M", "X"} and all(e["ts"] >= 0 and e["dur"] >= 0 for e in events if e["ph"] == "X")
+    status, doc, _ = server.request("GET", f"/debug/cycles?limit=4000&since={before['totals']['seq']}")
+    records, totals = doc["cycles"], doc["totals"]
+    assert status == 200 and [r["seq"] for r in records] == list(range(before["totals"]["seq"] + 1, totals["seq"] + 1))
+    for r, after in zip(records, records[1:]):
+        assert r["start_ns"] + r["wall_ns"] == after["start_ns"], (r, after)
+    for r in records:
+        assert r["kind"] == "idle" or r["wall_ns"] == sum(r["phase_ns"].values()) and r["phase_ns"]["other"] == sum(r["other_ns"].values()), r
+    assert totals["wall_ns"] == totals["idle_ns"] + sum(totals["phase_ns"].values()), totals
+    assert sum(r.get("emitted", 0) for r in records) == totals["emitted"] - before["totals"]["emitted"] == 23  # the prompt gave one
+
+
 def check_drain(server, client):
     """SIGTERM under load: what runs or waits ends whole, new requests are refused, the program ends with status 0."""
     finished, lock = [], threading.Lock()
@@ -413,7 +437,7 @@ def check_drain(server, client):
 
 
 CHECKS = [check_models, check_chat, check_chat_stream, check_sampling, check_stop, check_logprobs, check_batch, check_errors, check_hostile,
-          check_gone, check_slow_readers, check_crowd, check_full_queue, check_async, check_generate, check_info, check_killed, check_drain]
+          check_gone, check_slow_readers, check_crowd, check_full_queue, check_async, check_generate, check_info, check_ledger, check_killed, check_drain]
 
 
 def main():
