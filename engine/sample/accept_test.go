@@ -2,6 +2,7 @@ package sample
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -187,5 +188,56 @@ func TestVerifyAllocatesNothing(t *testing.T) {
 		d.Verify(&q, tokens[:], 1, 2)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkVerify is what rule B adds to a draft and its test, at the default target's vocabulary and its drafter's: one candidate drawn
+// and tested, without the target's own distribution, which both rules need.
+func BenchmarkVerify(b *testing.B) {
+	const vocab, drafted = 49152, 8192
+	rng := rand.New(rand.NewPCG(1, 2))
+	row, draftRow, ids := make([]float32, vocab), make([]float32, drafted), make([]int32, drafted)
+	for i := range row {
+		row[i] = float32(rng.NormFloat64() * 3)
+	}
+	for i := range draftRow {
+		draftRow[i], ids[i] = float32(rng.NormFloat64()*3), int32(6*i)
+	}
+	row[0] = float32(math.Inf(-1))
+	target, drafter := New(vocab), New(drafted)
+	p := Defaults()
+	p.Temperature = 1
+	var q Proposal
+	var tokens [1]int32
+	var probs [1]float32
+	for _, part := range []string{"target", "draw", "test"} {
+		b.Run(part, func(b *testing.B) {
+			d, err := target.Distribution(&p, row, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			dq, err := drafter.Distribution(&p, draftRow, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range b.N {
+				switch part {
+				case "target":
+					d, _ = target.Distribution(&p, row, nil)
+				case "draw":
+					dq, _ = drafter.Distribution(&p, draftRow, nil)
+					q.Set(&dq, ids)
+					q.Draw(1, uint64(i), 0, tokens[:], probs[:])
+				default: // a rejection, which costs the most
+					b.StopTimer()
+					d, _ = target.Distribution(&p, row, nil)
+					q.Set(&dq, ids)
+					b.StartTimer()
+					if d.accept(&q, 0, 1) {
+						b.Fatal("a token without probability was accepted")
+					}
+				}
+			}
+		})
 	}
 }
