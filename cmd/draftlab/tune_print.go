@@ -115,9 +115,20 @@ func verdict(doc *tuned) string {
 		}
 		return fmt.Sprintf("Best: plain decoding, as far as can be told. %s seemed faster, but the confirm run gave %s.%s", doc.Confirm.Arm, again, memory)
 	case campaign.Undecided:
-		return "Undecided: too few pairs for an interval." + memory
+		return undecided(doc.Open()) + memory
 	}
-	return "Best: plain decoding. No arm is faster beyond doubt." + memory
+	return "Best: plain decoding. No arm is faster." + memory
+}
+
+// undecided says what could not be excluded.
+func undecided(open *campaign.ArmResult) string {
+	text := "Undecided: no arm is faster than plain decoding beyond doubt"
+	if r := open.Speedup; r != nil && r.High != nil {
+		text += fmt.Sprintf(", but %s may be (95 %% interval %s)", open.Name, between(r))
+	} else {
+		text += ", but there are too few pairs for an interval"
+	}
+	return text + ".\nMeasure again on a quieter machine, or for longer."
 }
 
 // useWith is the command line of serve that decodes as the best arm did.

@@ -36,6 +36,8 @@ func TestVerdicts(t *testing.T) {
 	unconfirmed.Confirm = &campaign.Confirmation{Arm: "chain-3", Speedup: ratioOf(1.02, 0.97, 1.07)}
 	nothing := base(campaign.NotConfirmed)
 	nothing.Confirm = &campaign.Confirmation{Arm: "chain-3"}
+	few := base(campaign.Undecided)
+	few.Arms[1].Speedup = nil
 	for _, c := range []struct {
 		doc  *tuned
 		want []string
@@ -46,7 +48,8 @@ func TestVerdicts(t *testing.T) {
 		{unconfirmed, []string{"plain decoding, as far as can be told. chain-3 seemed faster, but the confirm run gave 1.02× (95 % interval 0.97 – 1.07, 12 fresh"}},
 		{nothing, []string{"the confirm run gave no usable pair"}},
 		{base(campaign.NoneFaster), []string{"Best: plain decoding. No arm"}},
-		{base(campaign.Undecided), []string{"Undecided"}},
+		{base(campaign.Undecided), []string{"Undecided: no arm", "but chain-3 may be (95 % interval 1.40 – 1.60)"}},
+		{few, []string{"too few pairs for an interval"}},
 	} {
 		for _, w := range c.want {
 			if got := verdict(c.doc); !strings.Contains(got, w) {

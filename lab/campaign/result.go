@@ -90,8 +90,8 @@ type Verdict string
 const (
 	Faster       Verdict = "faster"        // the best arm was faster than plain decoding both times
 	NotConfirmed Verdict = "not-confirmed" // the first time only
-	NoneFaster   Verdict = "none-faster"   // no arm
-	Undecided    Verdict = "undecided"     // too few pairs to tell
+	NoneFaster   Verdict = "none-faster"   // no arm was, and none can be by more than a twentieth
+	Undecided    Verdict = "undecided"     // no arm was beyond doubt, but the pairs are too few or too noisy to exclude it
 )
 
 // Result is what a campaign found, as result.json has it.
@@ -136,7 +136,7 @@ func (r *Result) judge(o *Outcome) {
 	best := leader(r.Arms)
 	if best == 0 {
 		r.Verdict = NoneFaster
-		if !slices.ContainsFunc(r.Arms, func(a ArmResult) bool { return a.Speedup != nil && a.Speedup.Low != nil }) {
+		if r.Open() != nil {
 			r.Verdict = Undecided
 		}
 		return
@@ -146,6 +146,29 @@ func (r *Result) judge(o *Outcome) {
 	if different := o.different(Confirm, o.Arms[best].Name); r.Confirm.Speedup.faster() && len(different) == 0 {
 		r.Verdict, r.Best, r.Speedup = Faster, &o.Arms[best], r.Confirm.Speedup
 	}
+}
+
+// worthwhile is the speed-up that an undecided campaign could not exclude: less is not worth another one.
+const worthwhile = 1.05
+
+// Open returns the arm whose interval reaches highest above what is worthwhile, nil if none does. An arm without an interval
+// reaches anywhere, and one that failed or wrote something else nowhere.
+func (r *Result) Open() (open *ArmResult) {
+	reach := worthwhile
+	for i := range r.Arms[1:] {
+		a := &r.Arms[i+1]
+		if a.Failed > 0 || len(a.Different) > 0 {
+			continue
+		}
+		high := math.Inf(1)
+		if a.Speedup != nil && a.Speedup.High != nil {
+			high = *a.Speedup.High
+		}
+		if high > reach {
+			open, reach = a, high
+		}
+	}
+	return open
 }
 
 // leader returns the arm to confirm, 0 if none is faster than the baseline.

@@ -253,6 +253,26 @@ func TestTheTimeIsKept(t *testing.T) {
 	}
 }
 
+// TestNoiseLeavesItOpen: with wide intervals "none is faster" would be a claim that nobody has shown.
+func TestNoiseLeavesItOpen(t *testing.T) {
+	for _, c := range []struct {
+		noise float64
+		want  Verdict
+	}{{0.01, NoneFaster}, {0.8, Undecided}} {
+		o, err, _ := run1(t, newFake(8, c.noise, nil), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := Analyse(o); r.Verdict != c.want || (r.Open() != nil) != (c.want == Undecided) {
+			t.Errorf("noise %v: %s, open %+v", c.noise, r.Verdict, r.Open())
+		}
+	}
+	few := &Outcome{Arms: DefaultArms(true), Steady: true}
+	if r := Analyse(few); r.Verdict != Undecided || r.Open() == nil {
+		t.Errorf("without a trial: %s", r.Verdict)
+	}
+}
+
 func TestInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
