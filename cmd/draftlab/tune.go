@@ -71,9 +71,9 @@ weights: for cost alone), or "none", which leaves look-up.
 
 --out DIR keeps result.json, samples.jsonl with every request (arrival of each chunk, memory bandwidth, what the
 server's ledger spent) and server.log. The JSON document is result.json: {"verdict", "baseline", "best", "speedup",
-"arms", "acceptance", "confirm", "environment", "warnings", …}. "verdict" is "faster"; "not-confirmed" if that was so the
-first time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best"
-and "speedup" are null but for "faster".` + exitHelp,
+"arms", "acceptance", "confirm", "environment", "warnings", …}. "verdict" is "faster"; "not-confirmed" if that was so
+the first time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine.
+"best" and "speedup" are null but for "faster".` + exitHelp,
 		Example: `  draftlab tune
   draftlab tune --quick          # within two minutes
   draftlab tune --out tuned --json
