@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -122,7 +123,9 @@ func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 	}
 	defer resp.Body.Close()
 	s.Status = resp.StatusCode
-	a, err := record(resp.Body, start)
+	a := spare.Get().(*arrivals)
+	defer a.release()
+	err = a.record(resp.Body, start)
 	s.EndNS = time.Since(start).Nanoseconds()
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = serverError(resp.Status, a.data)
@@ -210,9 +213,20 @@ type arrivals struct {
 	at   []int64 // its time, nanoseconds since the start
 }
 
+// spare holds arrivals for other requests: allocating and clearing their buffers was most of what a request cost.
+var spare = sync.Pool{New: func() any { return &arrivals{data: make([]byte, 0, 64<<10)} }}
+
+// release gives a back, with nothing of it in use any more, unless a huge answer has made it large.
+func (a *arrivals) release() {
+	if cap(a.data) > 1<<20 {
+		return
+	}
+	a.data, a.ends, a.at = a.data[:0], a.ends[:0], a.at[:0]
+	spare.Put(a)
+}
+
 // record reads an answer to its end.
-func record(r io.Reader, start time.Time) (*arrivals, error) {
-	a := &arrivals{data: make([]byte, 0, 64<<10)}
+func (a *arrivals) record(r io.Reader, start time.Time) error {
 	for len(a.data) < maxAnswer {
 		if cap(a.data)-len(a.data) < 16<<10 {
 			a.data = append(make([]byte, 0, 2*cap(a.data)), a.data...)
@@ -223,13 +237,13 @@ func record(r io.Reader, start time.Time) (*arrivals, error) {
 			a.ends, a.at = append(a.ends, len(a.data)), append(a.at, time.Since(start).Nanoseconds())
 		}
 		if err == io.EOF {
-			return a, nil
+			return nil
 		}
 		if err != nil {
-			return a, err
+			return err
 		}
 	}
-	return a, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	return fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 }
 
 // replay hands an answer out read by read, so that whoever takes it apart knows when each part was there.

@@ -148,3 +148,24 @@ func TestAClosedConnectionIsNoFailure(t *testing.T) {
 		t.Errorf("sent again %d times, want 3", resent)
 	}
 }
+
+// BenchmarkDo is a request with an answer of eight events: what the client itself costs, the server's part included.
+func BenchmarkDo(b *testing.B) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 8 {
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n")
+			w.(http.Flusher).Flush()
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}))
+	defer s.Close()
+	h := NewHTTP(1, time.Second)
+	defer h.CloseIdleConnections()
+	c := &Client{Base: s.URL, HTTP: h}
+	b.ReportAllocs()
+	for b.Loop() {
+		if s := c.Do(b.Context(), time.Now(), &Request{API: Completion, Prompt: "x"}); s.Error != "" {
+			b.Fatal(s.Error)
+		}
+	}
+}
