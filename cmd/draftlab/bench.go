@@ -65,7 +65,8 @@ becomes a line of JSON. The JSON document has the keys of vLLM's and SGLang's be
 With --self-check it measures itself instead, against a mock server in this process whose answers come at
 known times: the error of its readings, its send lag, and the load at which this machine gives in.
 
-Requests that fail are counted by kind and do not end a run; if none succeeded the exit status is 1.` + exitHelp,
+Requests that fail are counted by kind and do not end a run; if none succeeded the exit status is 1. An
+interrupted run shows what it had measured, and its status is 130.` + exitHelp,
 		Example: `  draftlab bench --base-url http://127.0.0.1:30000
   draftlab bench --max-concurrency 8 --num-prompts 400 --out before.jsonl
   draftlab bench --request-rate 2.5 --duration 1m --goodput ttft:200 --goodput tpot:20
@@ -85,18 +86,18 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.url, "base-url", "http://127.0.0.1:30000", "the server is at `URL`")
 	fl.StringVar(&f.api, "api", "chat", "ask by chat, completions or generate (SGLang's own)")
 	fl.StringVar(&f.model, "model", "", "ask for the model `NAME`; the server's first one if empty")
-	fl.StringVar(&f.dataset, "dataset-name", ownPrompts, "send the `PROMPTS` draftlab or random, or of a file that is jsonl, sharegpt or mt-bench")
+	fl.StringVar(&f.dataset, "dataset-name", ownPrompts, "send the `SET` draftlab or random, or a file in the form jsonl, sharegpt or mt-bench")
 	fl.StringVar(&f.path, "dataset-path", "", "read the prompts from `FILE`")
 	fl.IntVar(&f.inputLen, "random-input-len", 128, "random prompts have `N` words")
 	fl.IntVar(&f.outputLen, "output-len", 128, "an output has at most `N` tokens")
 	fl.Float64Var(&f.rate, "request-rate", 0, "send `R` requests a second on a Poisson schedule; 0 is a closed loop")
-	fl.IntVar(&f.concurrency, "max-concurrency", 0, "have at most `N` requests running; 0 is 1 in a closed loop and no limit in an open one")
+	fl.IntVar(&f.concurrency, "max-concurrency", 0, "have at most `N` requests running; 0 is 1 in a closed loop, no limit in an open one")
 	fl.Int64Var(&f.requests, "num-prompts", 0, "send `N` requests; 0 is each prompt once, or no limit with --duration")
 	fl.DurationVar(&f.duration, "duration", 0, "send for a `TIME` such as 30s")
 	fl.DurationVar(&f.stall, "stall", 10*time.Minute, "a request has failed when nothing came for a `TIME`")
 	fl.Uint64Var(&f.seed, "seed", 0, "order of the prompts, and arrivals")
 	fl.Float64Var(&f.temperature, "temperature", 0, "sample at `T`; 0 is greedy")
-	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on behind the end of the text; what follows is repetitive and easy to draft")
+	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on behind the end of the text, where it is repetitive and easy to draft")
 	fl.BoolVar(&f.repeat, "repeat", false, "send prompts anew as they are, and leave the server's prefix cache filled")
 	fl.Int64Var(&f.warmups, "num-warmups", -1, "send `N` requests first; -1 is until the speed has settled")
 	fl.StringArrayVar(&f.goodput, "goodput", nil, "a good request has `METRIC:MS` at most: ttft, tpot or e2el")

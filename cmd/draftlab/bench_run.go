@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -51,18 +50,28 @@ func measureServer(env *Env, cmd *cobra.Command, f *benchFlags, plan load.Plan, 
 		Server: server, API: api, Dataset: f.dataset, Prompts: set, Plan: plan, MaxTokens: f.outputLen, Extra: extra, IgnoreEOS: f.ignoreEOS,
 		Repeat: f.repeat, Stall: f.stall, SLO: slo, Warmups: f.warmups, Version: buildVersion().Version, Note: watch.note, Progress: watch.show,
 	}
-	raw, err := createRaw(f.out)
-	if err != nil {
-		return err
-	}
-	if raw != nil {
-		cfg.Raw = raw.buffer
+	if f.out != "" {
+		raw, openErr := os.Create(f.out) // unbuffered: what has been measured is there, whatever happens
+		if openErr != nil {
+			return openErr
+		}
+		defer func() { err = errors.Join(err, raw.Close()) }()
+		cfg.Raw = raw
 	}
 	s, err := bench.Run(cmd.Context(), cfg)
-	if err := errors.Join(err, raw.close()); err != nil {
+	if s == nil || err != nil && s.Completed == 0 {
 		return err
 	}
-	return f.finish(env, cmd, s)
+	if err := printBench(env, wantsJSON(cmd), s); err != nil {
+		return err
+	}
+	if err == nil && f.benchout != "" {
+		err = appendFile(f.benchout, s.Benchstat())
+	}
+	if err == nil && s.Completed == 0 {
+		err = errors.New("no request succeeded")
+	}
+	return err
 }
 
 // identify asks the server what it is.
@@ -78,27 +87,16 @@ func identify(ctx context.Context, env *Env, f *benchFlags, h *http.Client) (*pr
 	return s, nil
 }
 
-// finish writes the result; a run without a single success is an error.
-func (f *benchFlags) finish(env *Env, cmd *cobra.Command, s *measure.Summary) error {
-	if f.benchout != "" {
-		if err := appendFile(f.benchout, s.Benchstat()); err != nil {
-			return err
-		}
+// printBench writes the result.
+func printBench(env *Env, asJSON bool, s *measure.Summary) error {
+	if asJSON {
+		return ui.JSON(env.Stdout, s) // the warnings are in it
 	}
-	if wantsJSON(cmd) {
-		if err := ui.JSON(env.Stdout, s); err != nil {
-			return err
-		}
-	} else {
-		if err := s.WriteTable(env.Stdout); err != nil {
-			return err
-		}
-		for _, w := range s.Warnings {
-			env.progress().Note("warning: " + w)
-		}
+	if err := s.WriteTable(env.Stdout); err != nil {
+		return err
 	}
-	if s.Completed == 0 {
-		return errors.New("no request succeeded")
+	for _, w := range s.Warnings {
+		env.progress().Note("warning: " + w)
 	}
 	return nil
 }
@@ -111,31 +109,6 @@ func appendFile(path, text string) error {
 	}
 	_, err = io.WriteString(w, text)
 	return errors.Join(err, w.Close())
-}
-
-// rawOutput is the file of raw samples.
-type rawOutput struct {
-	file   *os.File
-	buffer *bufio.Writer
-}
-
-// createRaw creates the file, which close must end; nil for no name.
-func createRaw(path string) (*rawOutput, error) {
-	if path == "" {
-		return nil, nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	return &rawOutput{file, bufio.NewWriterSize(file, 1<<20)}, nil
-}
-
-func (r *rawOutput) close() error {
-	if r == nil {
-		return nil
-	}
-	return errors.Join(r.buffer.Flush(), r.file.Close())
 }
 
 // benchWatch shows how far a run is: in place on a terminal, a line every so often elsewhere.

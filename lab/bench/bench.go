@@ -54,7 +54,8 @@ const giveUpAfter = 20
 // errGone ends a run whose server has gone.
 var errGone = errors.New("the server has gone")
 
-// Run carries out a benchmark. The error is that of the context or of the raw file; requests that fail are results.
+// Run carries out a benchmark. The error is that of the context or of the raw file; requests that fail are results. If ctx ends
+// while it measures, there are both a summary of what had been measured and the error.
 func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	if err := cfg.Plan.Check(); err != nil {
 		return nil, err
@@ -82,12 +83,13 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 		}
 		return probe.Between(before, after)
 	})
-	if err != nil {
+	if s == nil {
 		return nil, err
 	}
 	s.Backend, s.Model, s.Dataset, s.API = string(cfg.Server.Kind), cfg.Server.Model, cfg.Dataset, string(cfg.API)
+	s.ServerVersion = cfg.Server.Version
 	s.Plan, s.Warmup, s.Environment = cfg.Plan, warmup, environment
-	return s, nil
+	return s, err
 }
 
 // bench is a benchmark that is being carried out.
@@ -126,19 +128,19 @@ func (b *bench) measure(ctx context.Context, counted func() *measure.Acceptance)
 			stop(errGone)
 		}
 	})
-	gone := false
-	switch err := context.Cause(running); {
-	case errors.Is(err, errGone):
-		gone = true
-	case err != nil:
-		return nil, err
+	cause := context.Cause(running)
+	if cause != nil && ctx.Err() == nil && !errors.Is(cause, errGone) {
+		return nil, cause // what is not in the raw file cannot be in the summary
 	}
 	s := m.Summary(tally, counted())
 	s.Date = begin
-	if gone {
+	switch {
+	case ctx.Err() != nil:
+		s.Warnings = append(s.Warnings, "interrupted: this is what had been measured until then")
+	case cause != nil:
 		s.Warnings = append(s.Warnings, fmt.Sprintf("the server has gone: the run ended after %d refused connections in a row", giveUpAfter))
 	}
-	return s, nil
+	return s, ctx.Err()
 }
 
 // send carries out request n.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,30 @@ func TestAClusterlessRunKeepsItsMemory(t *testing.T) {
 	}
 	if len(a.clusters) > maxClusters+1000 || a.total.cycles != 6*maxClusters {
 		t.Errorf("%d clusters, %d cycles", len(a.clusters), a.total.cycles)
+	}
+}
+
+// TestMemoryDoesNotGrowWithTheRun: a run of 300,000 requests and a million chunks leaves less than a few of its distributions' bounds.
+func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
+	begin := time.Now()
+	m := NewMeter(begin, SLO{})
+	s := sample(begin)
+	s.Spec = &client.Speculation{Cycles: 3, Accepted: 2, Histogram: []int64{1, 2}}
+	heap := func() uint64 {
+		var st runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&st)
+		return st.HeapAlloc
+	}
+	before := heap()
+	for i := range int64(300_000) {
+		m.Add(&Record{N: i, PromptID: fmt.Sprint(i % 100), Sample: s})
+	}
+	if grown := int64(heap()) - int64(before); grown > 8<<20 {
+		t.Errorf("%d bytes more", grown)
+	}
+	if n := m.Summary(load.Tally{}, nil).Completed; n != 300_000 {
+		t.Errorf("%d complete", n)
 	}
 }
 
