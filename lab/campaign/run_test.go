@@ -84,8 +84,8 @@ func newFake(seed uint64, noise float64, speeds map[string]float64) *fake {
 	return f
 }
 
-// campaign runs one of a fake server in a time of its own.
-func run1(t *testing.T, f *fake, change func(*Config)) (o *Outcome, err error, stored []byte) {
+// run1 runs a campaign of a fake server in a time of its own.
+func run1(t *testing.T, f *fake, change func(*Config)) (o *Outcome, stored []byte, err error) {
 	t.Helper()
 	c := Config{Arms: DefaultArms(true), Set: held(), Seed: f.rng.Uint64(), Want: Size{12, 12, 64}, Budget: time.Hour, Limit: 2 * time.Hour, Server: f,
 		Bandwidth: func() float64 { return 20e9 },
@@ -99,12 +99,12 @@ func run1(t *testing.T, f *fake, change func(*Config)) (o *Outcome, err error, s
 		change(&c)
 	}
 	synctest.Test(t, func(*testing.T) { o, err = Run(context.Background(), c) })
-	return o, err, stored
+	return o, stored, err
 }
 
 func TestTheFasterArmIsFoundAndConfirmed(t *testing.T) {
 	f := newFake(1, 0.05, map[string]float64{"eagle32": 130, "eagle33": 160, "ngram3": 80})
-	o, err, stored := run1(t, f, nil)
+	o, stored, err := run1(t, f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestTheFasterArmIsFoundAndConfirmed(t *testing.T) {
 func TestAlarms(t *testing.T) {
 	first, confirmed := 0, 0
 	for seed := range uint64(200) {
-		o, err, _ := run1(t, newFake(seed, 0.1, nil), nil)
+		o, _, err := run1(t, newFake(seed, 0.1, nil), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestAWrongOutputNeverWins(t *testing.T) {
 			s.TokenIDs[5]++
 		}
 	}
-	o, err, _ := run1(t, f, nil)
+	o, _, err := run1(t, f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestFailedRequests(t *testing.T) {
 			*s = client.Sample{Status: 400, Error: "steps: too many"}
 		}
 	}
-	o, err, _ := run1(t, f, nil)
+	o, _, err := run1(t, f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestFailedRequests(t *testing.T) {
 			f.dead = errors.New("the server failed (crash)")
 		}
 	}
-	if _, err, _ := run1(t, f, nil); err != f.dead {
+	if _, _, err := run1(t, f, nil); err != f.dead {
 		t.Errorf("a dead server: %v", err)
 	}
 	f = newFake(4, 0, nil)
@@ -218,7 +218,7 @@ func TestFailedRequests(t *testing.T) {
 			*s = client.Sample{Error: "404 Not Found"}
 		}
 	}
-	if _, err, _ := run1(t, f, nil); err == nil || !strings.Contains(err.Error(), "plain on prompt") {
+	if _, _, err := run1(t, f, nil); err == nil || !strings.Contains(err.Error(), "plain on prompt") {
 		t.Errorf("a failed baseline: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestTheTimeIsKept(t *testing.T) {
 	}
 	var out *Outcome
 	f := newFake(5, 0.02, slow)
-	o, err, _ := run1(t, f, func(c *Config) { c.Budget, c.Limit = 100*time.Second, 120*time.Second })
+	o, _, err := run1(t, f, func(c *Config) { c.Budget, c.Limit = 100*time.Second, 120*time.Second })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestTheTimeIsKept(t *testing.T) {
 			s.EndNS *= 20
 		}
 	}
-	o, err, _ = run1(t, f, func(c *Config) { c.Budget, c.Limit = 100*time.Second, 120*time.Second })
+	o, _, err = run1(t, f, func(c *Config) { c.Budget, c.Limit = 100*time.Second, 120*time.Second })
 	if err != nil || o.Elapsed > 150*time.Second || !strings.Contains(strings.Join(o.Doubts, "\n"), "the time was up") {
 		t.Errorf("%v: %v after %v", err, o.Doubts, o.Elapsed)
 	}
@@ -259,7 +259,7 @@ func TestNoiseLeavesItOpen(t *testing.T) {
 		noise float64
 		want  Verdict
 	}{{0.01, NoneFaster}, {0.8, Undecided}} {
-		o, err, _ := run1(t, newFake(8, c.noise, nil), nil)
+		o, _, err := run1(t, newFake(8, c.noise, nil), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func TestADeafDrafterAndAWarmCacheAreNoted(t *testing.T) {
 			s.Spec.Accepted = 0
 		}
 	}
-	o, err, _ := run1(t, f, func(c *Config) {
+	o, _, err := run1(t, f, func(c *Config) {
 		n := 0.0
 		c.Bandwidth = func() float64 { n++; return 1e9 * (1 + math.Mod(n, 3)) }
 	})
