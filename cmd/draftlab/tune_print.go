@@ -92,7 +92,7 @@ func median(s *campaign.Spread, format string) string {
 // between formats a ratio's interval.
 func between(r *campaign.Ratio) string {
 	if r.Low == nil {
-		return fmt.Sprintf("none of %d", r.Pairs)
+		return fmt.Sprintf("none (%d pairs)", r.Pairs)
 	}
 	return fmt.Sprintf("%.2f – %.2f", *r.Low, *r.High)
 }

@@ -151,21 +151,18 @@ func (r *Result) judge(o *Outcome) {
 // worthwhile is the speed-up that an undecided campaign could not exclude: less is not worth another one.
 const worthwhile = 1.05
 
-// Open returns the arm whose interval reaches highest above what is worthwhile, nil if none does. An arm without an interval
-// reaches anywhere, and one that failed or wrote something else nowhere.
+// Open returns the likeliest of the arms whose interval reaches above what is worthwhile, nil if none does. An arm without an
+// interval reaches anywhere, and one that failed or wrote something else nowhere.
 func (r *Result) Open() (open *ArmResult) {
-	reach := worthwhile
+	likeliest := math.Inf(-1)
 	for i := range r.Arms[1:] {
 		a := &r.Arms[i+1]
-		if a.Failed > 0 || len(a.Different) > 0 {
-			continue
+		low, high := 0.0, math.Inf(1)
+		if a.Speedup != nil && a.Speedup.Low != nil {
+			low, high = *a.Speedup.Low, *a.Speedup.High
 		}
-		high := math.Inf(1)
-		if a.Speedup != nil && a.Speedup.High != nil {
-			high = *a.Speedup.High
-		}
-		if high > reach {
-			open, reach = a, high
+		if a.Failed == 0 && len(a.Different) == 0 && high > worthwhile && low > likeliest {
+			open, likeliest = a, low
 		}
 	}
 	return open
