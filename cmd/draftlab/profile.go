@@ -53,7 +53,7 @@ watched until an interrupt.
 
 The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_length", "tok_s", "what_if",
 "missing" and more; with --log "engine", "lines", "decode" by rank, "prefill", "pressure", "boots", "faults",
-"notices", "requests" and "warnings".` + draftHelp + exitHelp,
+"notices", "requests", "warnings" and "what_if".` + draftHelp + exitHelp,
 		Example: `  draftlab profile http://127.0.0.1:30000
   draftlab profile localhost:30000 --cycles 1000 --json
   draftlab profile localhost:30000 --cycles 0        # what the server has counted since its start

@@ -12,6 +12,7 @@ import (
 
 	"draftlab/internal/ui"
 	"draftlab/lab/enginelog"
+	"draftlab/lab/profile"
 )
 
 // followEvery is the time between two lines about a log that is followed into a pipe, and followRedraw between two pictures on a
@@ -75,11 +76,54 @@ func profileLog(ctx context.Context, env *Env, asJSON bool, f *profileFlags) err
 	if err != nil && (!f.follow || ctx.Err() == nil) {
 		return err
 	}
-	r := l.report()
+	r := loggedReport{l.report(), nil}
+	r.WhatIf = whatIfLog(r.Report, f.plain)
 	if asJSON {
 		return ui.JSON(env.Stdout, r)
 	}
-	return printLog(env.Stdout, env.IsTerminal(env.Stdout), r)
+	if err := printLog(env.Stdout, env.IsTerminal(env.Stdout), r.Report); err != nil {
+		return err
+	}
+	return printWhatIf(env.Stdout, r.WhatIf)
+}
+
+// loggedReport is the JSON document of --log.
+type loggedReport struct {
+	*enginelog.Report
+	WhatIf []profile.Line `json:"what_if"`
+}
+
+// whatIfLog draws the conclusions that a log's medians allow, of the rank with the most lines: where speculation breaks even, with a plain
+// step's time from lines without speculation or from the rate of one sequence.
+//
+// The figures are medians; they hold for one batch size as far as the number of running requests was steady.
+func whatIfLog(r *enginelog.Report, plainTokS float64) []profile.Line {
+	lines := []profile.Line{}
+	var most *enginelog.Group
+	for i := range r.Decode {
+		if g := &r.Decode[i]; g.Cycle != nil && g.AcceptLength != nil && (most == nil || g.Lines > most.Lines) {
+			most = g
+		}
+	}
+	if most == nil {
+		return lines
+	}
+	f := profile.Facts{AcceptLength: most.AcceptLength.P50, CycleMs: most.Cycle.P50}
+	switch {
+	case plainTokS > 0:
+		f.PlainMs = 1e3 / plainTokS
+	case most.Plain != nil:
+		f.PlainMs = most.Plain.P50
+	}
+	for _, l := range profile.WhatIf(&f) {
+		if l.Name == "break-even" { // the others need times by phase, which no log has
+			if l.Missing != "" {
+				l.Missing += ": give the rate of plain decoding with --plain"
+			}
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 // watch waits for the end, and shows the state until then if the log is followed.

@@ -138,18 +138,28 @@ func printProfile(w io.Writer, term bool, r *profile.Report) error {
 	if len(r.WhatIf) > 0 {
 		fmt.Fprintf(w, "from %s:\n", r.Basis)
 	}
-	for _, l := range r.WhatIf {
-		text := l.Name + ": " + l.Text
-		if l.Missing != "" {
-			text += "; missing: " + l.Missing
-		}
-		fmt.Fprintln(w, ui.Clean(text))
+	if err := printWhatIf(w, r.WhatIf); err != nil {
+		return err
 	}
 	for _, text := range r.Missing {
 		fmt.Fprintln(w, "missing: "+ui.Clean(text))
 	}
 	for _, text := range r.Warnings {
 		fmt.Fprintln(w, "warning: "+ui.Clean(text))
+	}
+	return nil
+}
+
+// printWhatIf writes conclusions, each with what it lacks.
+func printWhatIf(w io.Writer, lines []profile.Line) error {
+	for _, l := range lines {
+		text := l.Name + ": " + l.Text
+		if l.Missing != "" {
+			text += "; missing: " + l.Missing
+		}
+		if _, err := fmt.Fprintln(w, ui.Clean(text)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

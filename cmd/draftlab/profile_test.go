@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,6 +56,46 @@ func TestProfileIsDrawnInPlace(t *testing.T) {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
 	if got := stdout.String(); !strings.Contains(got, "A\r\x1b[J") || !strings.Contains(got, "███████████████ ") || strings.Count(got, "bottleneck") != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// notify calls seen at each write.
+type notify struct {
+	all  bytes.Buffer // not embedded: its other methods would pass Write by
+	seen func(text string)
+}
+
+func (n *notify) Write(b []byte) (int, error) {
+	n.seen(string(b))
+	return n.all.Write(b)
+}
+
+// TestProfileFollowsALog: a log is shown as it grows, and an interrupt is the regular end.
+func TestProfileFollowsALog(t *testing.T) {
+	const line = "[2026-02-26 16:20:01 TP0] Decode batch, #running-req: 1, accept len: 2.14, gen throughput (token/s): 71.30, #queue-req: 0\n"
+	path := filepath.Join(t.TempDir(), "server.log")
+	if err := os.WriteFile(path, []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env, _, stderr := testEnv(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	out := &notify{seen: func(text string) {
+		switch {
+		case strings.Contains(text, "decode lines TP0: 1,"): // the first picture
+			if err := os.WriteFile(path, []byte(line+line), 0o644); err != nil {
+				t.Error(err)
+			}
+		case strings.Contains(text, "decode lines TP0: 2,"), strings.Contains(text, "decode lines TP0: 3,"):
+			cancel() // written at once, or cut first and read again
+		}
+	}}
+	env.Stdout, env.IsTerminal = out, func(stream any) bool { return stream == out }
+	if status := Run(ctx, env, []string{"profile", "--log", path, "--follow"}); status != exitOK {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	if got := out.all.String(); !strings.Contains(got, "A\r\x1b[J") || strings.Count(got, "sglang log, ") != 1 {
 		t.Errorf("%q", got)
 	}
 }
