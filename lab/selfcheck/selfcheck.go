@@ -58,6 +58,7 @@ const (
 	maxRungs  = 12
 	rungTime  = 2 * time.Second
 	maxStalls = 30 * time.Second
+	maxConns  = 1024 // opened ahead of an open loop, so that descriptors last
 )
 
 // Holds reports whether the client stood the load.
@@ -146,6 +147,19 @@ func (d *deviations) add(s *client.Sample, truth sent, known bool, t Timing) {
 	d.mock = append(d.mock, float64(truth.first-t.First.Nanoseconds())/1e6)
 }
 
+// expected is the number of requests that run at a time under a plan, with room for the bursts of an open loop.
+func expected(plan load.Plan, t Timing) int {
+	if plan.Rate == 0 {
+		return plan.Concurrency
+	}
+	most := maxConns
+	if plan.Requests > 0 {
+		most = int(min(maxConns, plan.Requests))
+	}
+	mean := plan.Rate * (t.First + time.Duration(t.Tokens-1)*t.Gap).Seconds()
+	return min(most, 1+int(mean+4*math.Sqrt(mean))) // of a Poisson number, four standard deviations
+}
+
 // measure sends one load to a mock of its own.
 func measure(ctx context.Context, plan load.Plan, timing Timing) (*Reading, error) {
 	m, err := NewMock(timing)
@@ -153,17 +167,22 @@ func measure(ctx context.Context, plan load.Plan, timing Timing) (*Reading, erro
 		return nil, err
 	}
 	defer m.Close()
-	conns := plan.Concurrency
-	if plan.Rate > 0 { // as many as run at a time, with room for bursts
-		each := timing.First + time.Duration(timing.Tokens)*timing.Gap
-		conns = max(conns, 64+int(2*plan.Rate*each.Seconds()))
-	}
-	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(conns, maxStalls)}
+	streams := expected(plan, timing)
+	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(2*streams, maxStalls)}
 	defer c.HTTP.CloseIdleConnections()
+	ask := func(ctx context.Context, prompt string, due time.Time) *client.Sample {
+		return c.Do(ctx, due, &client.Request{API: client.Completion, Model: "mock", Prompt: prompt, MaxTokens: timing.Tokens})
+	}
+	// A benchmark's warm-up opens the connections, too: a thousand that open at once are no reading of the client.
+	load.Run(ctx, load.Plan{Concurrency: streams, Requests: int64(streams)}, func(ctx context.Context, n int64, due time.Time) {
+		prompt := "warm-up " + strconv.FormatInt(n, 10)
+		ask(ctx, prompt, due)
+		m.take(prompt)
+	})
 	var d deviations
 	tally := load.Run(ctx, plan, func(ctx context.Context, n int64, due time.Time) {
 		prompt := strconv.FormatInt(n, 10)
-		s := c.Do(ctx, due, &client.Request{API: client.Completion, Model: "mock", Prompt: prompt, MaxTokens: timing.Tokens})
+		s := ask(ctx, prompt, due)
 		truth, known := m.take(prompt)
 		d.add(s, truth, known, timing)
 	})

@@ -90,3 +90,11 @@ func TestRunFindsWhereItEnds(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+func TestExpected(t *testing.T) {
+	for plan, want := range map[load.Plan]int{{Concurrency: 7}: 7, {Rate: 1000}: 1 + 13 + 14, {Rate: 1e6}: maxConns, {Rate: 1e6, Requests: 20}: 20} {
+		if got := expected(plan, timing); got != want {
+			t.Errorf("%+v: %d, want %d", plan, got, want)
+		}
+	}
+}
