@@ -211,11 +211,20 @@ func (e *Engine) load() error {
 	if err != nil {
 		return err
 	}
+	e.reserve(rows)
 	e.seqs = make([]*sequence, e.sched.Handles())
 	e.inbox.wake = make(chan struct{}, 1)
 	e.count.open(e.dev.Clock())
 	e.count.stats.Blocks = opt.Blocks
 	return nil
+}
+
+// reserve makes the scratch as large as it can get, so that no cycle grows it (invariant 6); rows is the most that a verify pass has.
+func (e *Engine) reserve(rows int) {
+	deep := e.opt.Limit.Steps + 1
+	e.path, e.fresh, e.looked = make([]int32, 0, deep), make([]Token, 0, deep), make([]int32, 0, deep)
+	e.moves.from, e.moves.to = make([]int32, 0, deep), make([]int32, 0, deep)
+	e.featureRows, e.drafts = make([]int32, 0, max(prefillRows, rows)), make([]drafting, 0, e.opt.MaxRunning)
 }
 
 // describe reads a model's configuration, and its tokenizer unless it is a random one, which has none.

@@ -56,7 +56,7 @@ func (e *Engine) newSequence(req Request, spec Spec, h *Handle) *sequence {
 	room := len(req.Prompt) + min(req.MaxTokens, e.Context())
 	// The last output token needs no position of its own: nothing is computed from it.
 	s.limit = min(req.MaxTokens, e.Context()-len(req.Prompt)+1)
-	s.tokens = append(make([]int32, 0, room), req.Prompt...)
+	s.tokens, s.path = append(make([]int32, 0, room), req.Prompt...), make([]int32, 0, spec.Shape.Steps+1)
 	s.table.Blocks = make([]int32, 0, kvcache.BlocksFor(room+spareSlots+spec.Shape.Rows()+spec.Shape.Steps*spec.Shape.TopK))
 	if req.Sampling.Penalises() {
 		s.history = sample.NewHistory(req.Prompt)

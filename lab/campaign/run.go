@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -123,11 +124,15 @@ const maxWarmUp = 10
 // outside its tokens and for each.
 func (r *run) warmUp(ctx context.Context) (request, token time.Duration, err error) {
 	var readings, outside, each []float64
-	b := Block{Prompt: r.Set[0]}
+	set := r.Set
 	for i := 0; i < maxWarmUp && !steady(readings) && (i == 0 || time.Since(r.start) < r.Budget/4); i++ {
 		r.Progress(Progress{Stage: WarmUp, Done: i, Total: maxWarmUp})
 		begin := time.Now()
-		pair, err := r.pair(ctx, WarmUp, i, 0, &b, Pair{Arm: len(r.Arms) - 1})
+		pair, err := r.pair(ctx, WarmUp, i, 0, &Block{Prompt: set[0]}, Pair{Arm: len(r.Arms) - 1})
+		if refused := (*refusal)(nil); errors.As(err, &refused) && len(set) > 1 {
+			set, i = set[1:], i-1
+			continue
+		}
 		if err != nil {
 			return 0, 0, err
 		}
@@ -147,8 +152,9 @@ func (r *run) blocks(ctx context.Context, stage Stage, plan []Block, until time.
 	for i := range plan {
 		total += len(plan[i].Pairs)
 	}
-	done := 0
+	done, out := 0, 0
 	for i := range plan {
+		before := len(r.trials)
 		for k, p := range plan[i].Pairs {
 			if time.Since(r.start) > until {
 				r.out.doubt("%s: the time was up after %d of %d pairs", stage, done, total)
@@ -156,7 +162,14 @@ func (r *run) blocks(ctx context.Context, stage Stage, plan []Block, until time.
 			}
 			r.Progress(Progress{Stage: stage, Done: done, Total: total, Left: time.Duration(r.ahead) * r.perPair})
 			begin := time.Now()
-			if _, err := r.pair(ctx, stage, i, k, &plan[i], p); err != nil {
+			_, err := r.pair(ctx, stage, i, k, &plan[i], p)
+			if refused := (*refusal)(nil); errors.As(err, &refused) && out+1 < len(plan) {
+				r.out.doubt("%s: a prompt is left out: %v", stage, err)
+				left := len(plan[i].Pairs) - k
+				r.trials, out, total, r.ahead = r.trials[:before], out+1, total-left, r.ahead-left
+				break
+			}
+			if err != nil {
 				return err
 			}
 			done++
@@ -206,11 +219,19 @@ func (r *run) trial(ctx context.Context, t *Trial, prompt string, k Knobs) error
 	}
 	r.ledger = now
 	if t.Sample.Error != "" && (k.plain() || ctx.Err() != nil || r.Server.Failure() != nil) {
-		return r.why(ctx, fmt.Errorf("arm %s on prompt %s: %s", t.Arm, t.Prompt, t.Sample.Error))
+		err := r.why(ctx, fmt.Errorf("arm %s on prompt %s: %s", t.Arm, t.Prompt, t.Sample.Error))
+		if t.Sample.Failure == client.Refused && ctx.Err() == nil && r.Server.Failure() == nil {
+			return &refusal{err}
+		}
+		return err
 	}
 	r.trials = append(r.trials, t)
 	return r.Record(t)
 }
+
+// refusal is the error for a prompt that the server does not take even without drafts: one that is too long for its context, for instance. The
+// campaign goes on without it, unless it is the last.
+type refusal struct{ error }
 
 // why prefers the reasons that others follow from: an interrupt, and a server that has ended.
 func (r *run) why(ctx context.Context, err error) error {

@@ -223,6 +223,43 @@ func TestFailedRequests(t *testing.T) {
 	}
 }
 
+// TestRefusedPrompts: a server may not take every prompt. What it refuses is left out; if it takes none the campaign fails.
+func TestRefusedPrompts(t *testing.T) {
+	f := newFake(4, 0, nil)
+	refuse := func(every int) func(int, string, *client.Sample) {
+		plain := 0
+		return func(n int, arm string, s *client.Sample) {
+			if arm != "none" {
+				return
+			}
+			if plain++; plain%every == 0 {
+				*s = client.Sample{Status: 400, Error: "400 Bad Request: too long", Failure: client.Refused}
+			}
+		}
+	}
+	f.spoil = refuse(30)
+	o, _, err := run1(t, f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Doubts) == 0 || !strings.Contains(o.Doubts[0], "left out: arm plain on prompt") {
+		t.Errorf("doubts %q", o.Doubts)
+	}
+	for _, tr := range o.Trials {
+		if tr.Sample.Error != "" {
+			t.Errorf("a refused request among the trials: %+v", tr)
+		}
+	}
+	if r := Analyse(o); r.Arms[1].Compared >= 12 || r.Arms[1].Compared < 8 {
+		t.Errorf("%d pairs", r.Arms[1].Compared)
+	}
+	f = newFake(4, 0, nil)
+	f.spoil = refuse(1)
+	if _, _, err := run1(t, f, nil); err == nil || !strings.Contains(err.Error(), "plain on prompt") {
+		t.Errorf("no prompt is taken: %v", err)
+	}
+}
+
 func TestTheTimeIsKept(t *testing.T) {
 	slow := map[string]float64{}
 	for k := range flat {
