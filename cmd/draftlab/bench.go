@@ -19,7 +19,7 @@ import (
 
 // benchFlags are the command line of bench.
 type benchFlags struct {
-	url, api, model, key string
+	url, api, model string
 
 	dataset, path        string
 	inputLen, outputLen  int
