@@ -30,7 +30,7 @@ func TestTraces(t *testing.T) {
 		h                 http.Handler
 		answer, file, ask string
 	}{
-		{newFakeLedger(), `{"message":"Stop profiling.","file":"/tmp/x.trace.json"}`, "/tmp/x.trace.json", "POST /start_profile {}, POST /stop_profile "},
+		{newFakeLedger(), `{"message":"Stop profiling.","file":"traces/x.trace.json"}`, "traces/x.trace.json", "POST /start_profile {}, POST /stop_profile "},
 		{metrics("sglang:num_running_reqs 0\n"), "Stop profiling.\n", "/data/t", `POST /start_profile {"output_dir":"/data/t"}, POST /stop_profile `},
 		{metrics("vllm:num_requests_running 0\n"), "", "", "POST /start_profile , POST /stop_profile "},
 	} {
