@@ -68,3 +68,15 @@ func TestJudge(t *testing.T) {
 		t.Error("no way of drafting reaches the limit")
 	}
 }
+
+// TestParseWidths: lists of widths, and what is none.
+func TestParseWidths(t *testing.T) {
+	if got, err := parseWidths("8, 1,64"); err != nil || !slices.Equal(got, []int{8, 1, 64}) {
+		t.Errorf("8, 1,64: %v, %v", got, err)
+	}
+	for _, list := range []string{"", "0", "65", "2,2", "1,,2", "1-8", "x"} {
+		if got, err := parseWidths(list); err == nil {
+			t.Errorf("%q is read as %v", list, got)
+		}
+	}
+}

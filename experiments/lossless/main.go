@@ -3,6 +3,7 @@
 //
 //	go run ./experiments/lossless             # all prompts × all ways of drafting × batch 1 to 8
 //	go run ./experiments/lossless --sample 400
+//	go run ./experiments/lossless --batch 7,8 # a part of them, for machines side by side
 //
 // Progress goes to standard error, the tables to standard output. The exit status is 0 if all outputs are equal and
 // preemptions and prefix hits were among them, and 1 otherwise, each of the first mismatches with prompt, shape and position.
@@ -16,7 +17,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"draftlab/engine"
@@ -37,10 +40,11 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string) error {
-	o := options{widths: []int{1, 2, 3, 4, 5, 6, 7, 8}}
+	o := options{}
 	f := flag.NewFlagSet("lossless", flag.ContinueOnError)
 	f.IntVar(&o.tokens, "tokens", 48, "output `N` tokens at most")
 	f.IntVar(&o.sample, "sample", 0, "run `N` cases, chosen at random; 0 is all")
+	batch := f.String("batch", "1,2,3,4,5,6,7,8", "run batches of these `WIDTHS`")
 	f.IntVar(&o.threads, "threads", 0, "compute on `N` threads; 0 is one a processor")
 	f.Uint64Var(&o.seed, "seed", 1, "choose and order the cases by this `SEED`")
 	if err := rig.Parse(f, args); err != nil {
@@ -49,11 +53,33 @@ func run(ctx context.Context, args []string) error {
 	if o.tokens < 2 || o.sample < 0 || o.threads < 0 {
 		return rig.Usage("--tokens: at least 2; --sample and --threads: at least 0")
 	}
+	var err error
+	if o.widths, err = parseWidths(*batch); err != nil {
+		return rig.Usage("--batch %s: %v", *batch, err)
+	}
 	p, err := prove(ctx, o, os.Stderr)
 	if p != nil && len(p.byWidth) > 0 {
 		err = errors.Join(p.write(os.Stdout), err)
 	}
 	return err
+}
+
+// maxWidth bounds a batch: a typing error shall not ask for the memory of thousands of sequences.
+const maxWidth = 64
+
+// parseWidths reads widths that stand between commas, each but once.
+func parseWidths(list string) (widths []int, err error) {
+	for field := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || n < 1 || n > maxWidth {
+			return nil, fmt.Errorf("%q is no width: want 1 to %d", field, maxWidth)
+		}
+		if slices.Contains(widths, n) {
+			return nil, fmt.Errorf("%d comes twice", n)
+		}
+		widths = append(widths, n)
+	}
+	return widths, nil
 }
 
 // proof is what came of the cases.
