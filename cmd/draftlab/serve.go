@@ -157,7 +157,7 @@ func (f *serveFlags) settings(o *engine.Options, port int) map[string]any {
 	return map[string]any{
 		"model_path": f.model, "served_model_name": f.served, "host": f.host, "port": port, "threads": f.threads,
 		"context": f.context, "max_running_requests": f.maxRunning, "max_queued_requests": f.maxQueued,
-		"drafter": f.drafter, "steps": o.Spec.Shape.Steps, "topk": o.Spec.Shape.TopK, "draft_tokens": o.Spec.Shape.DraftTokens,
+		"drafter": f.drafter, "drafter_format": o.DrafterFormat.String(), "steps": o.Spec.Shape.Steps, "topk": o.Spec.Shape.TopK, "draft_tokens": o.Spec.Shape.DraftTokens,
 		"draft_p_min": f.pMin, "rule": string(o.Spec.Rule), "simulate_accept_length": o.SimulateAcceptLength,
 		"decode_log_interval": f.logInterval, "log_cycles": f.logCycles,
 		"profile_dir": f.profileDir, "drain_timeout": f.drainTimeout.Seconds(),
