@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,25 +29,23 @@ const (
 	selfGrace = 10 * time.Second
 )
 
-// selfArgs are serve's flags, as they are here.
-func selfArgs(cmd *cobra.Command) (args []string) {
+// selfFlags are the flags that profile --self hands on to the server.
+var selfFlags = []string{"threads", "drafter", "steps", "topk", "draft-tokens", "draft-p-min"}
+
+// selfTarget says which server to start: serve's flags are as they are here.
+func selfTarget(env *Env, cmd *cobra.Command, model, dir string) (target.Config, error) {
+	flags := map[string]string{"max-running-requests": "1", "profile-dir": dir}
 	for _, name := range selfFlags {
 		if f := cmd.Flags().Lookup(name); f.Changed {
-			args = append(args, "--"+name+"="+f.Value.String())
+			flags[name] = f.Value.String()
 		}
 	}
-	return args
+	program, err := env.Executable()
+	return target.Config{Kind: "draftlab", Command: []string{program, "serve"}, Model: model, Flags: flags, Environ: serverEnviron(env), Ready: selfBoot}, err
 }
-
-// selfFlags are the flags that profile --self hands on to the server.
-var selfFlags = []string{"model", "threads", "drafter", "steps", "topk", "draft-tokens", "draft-p-min"}
 
 // profileSelf starts this program's own server, sends it the held-out prompts and profiles it meanwhile.
 func profileSelf(ctx context.Context, env *Env, cmd *cobra.Command, f *profileFlags) (err error) {
-	program, err := env.Executable()
-	if err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp(env.Temp, "draftlab-profile-")
 	if err != nil {
 		return err
@@ -58,13 +53,15 @@ func profileSelf(ctx context.Context, env *Env, cmd *cobra.Command, f *profileFl
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	p := env.progress()
 	p.Note("starting the server")
-	environ := slices.DeleteFunc(slices.Clone(env.Environ), func(v string) bool { return strings.HasPrefix(v, "DRAFTLAB_API_KEY=") })
-	spec := target.Draftlab(program, append(selfArgs(cmd), "--max-running-requests=1", "--profile-dir="+dir), environ, f.model, filepath.Join(dir, "server.log"))
-	spec.Limit = selfBoot
-	spec.Status = func(s target.Status) {
-		p.Note(fmt.Sprintf("waiting for %s, %.0f s; its log: %s", s.Stage, s.Elapsed.Seconds(), s.Line))
+	servers, err := selfTarget(env, cmd, f.model, dir)
+	if err != nil {
+		return err
 	}
-	server, err := target.Boot(ctx, spec)
+	starter, err := target.New(servers)
+	if err != nil {
+		return err
+	}
+	server, err := starter.Boot(ctx, target.BootOptions{Name: "server", Dir: dir, Status: func(s target.Status) { p.Note(s.String()) }})
 	if err != nil {
 		return err
 	}

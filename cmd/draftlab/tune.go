@@ -103,7 +103,6 @@ var (
 )
 
 const (
-	bootLimit = 30 * time.Minute // a large model from a slow disk
 	stopGrace = 5 * time.Second
 	// sayEvery is the time between two lines of progress.
 	sayEvery = 5 * time.Second
@@ -113,7 +112,7 @@ func runTune(env *Env, cmd *cobra.Command, f *tuneFlags) error {
 	if strings.HasPrefix(f.model, model.RandomPrefix) {
 		return usage(cmd, "--model %s: random weights write no text, and accept no drafts: measure their passes with draftlab microbench", f.model)
 	}
-	flags, hasModel, err := f.serverFlags(env, cmd)
+	servers, hasModel, err := f.target(env, cmd)
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func runTune(env *Env, cmd *cobra.Command, f *tuneFlags) error {
 	if err != nil {
 		return err
 	}
-	doc, err := f.measure(cmd.Context(), env, dir, flags, hasModel)
+	doc, err := f.measure(cmd.Context(), env, dir, servers, hasModel)
 	var boot *target.BootError
 	if errors.As(err, &boot) {
 		return withHint(err.Error(), "the server's log is "+boot.Log)
@@ -147,18 +146,18 @@ func runTune(env *Env, cmd *cobra.Command, f *tuneFlags) error {
 	return nil
 }
 
-// serverFlags are those of serve, and whether its requests may ask for a drafter's model. "auto" has the shipped drafter measured even
+// target says which servers to start, and whether its requests may ask for a drafter's model. "auto" has the shipped drafter measured even
 // where serve would leave it alone.
-func (f *tuneFlags) serverFlags(env *Env, cmd *cobra.Command) (flags []string, model bool, err error) {
+func (f *tuneFlags) target(env *Env, cmd *cobra.Command) (c target.Config, model bool, err error) {
 	drafter := f.drafter
 	switch drafter {
 	case "":
-		return nil, false, usage(cmd, "--drafter is empty: want auto, none, random or a checkpoint's directory")
+		return c, false, usage(cmd, "--drafter is empty: want auto, none, random or a checkpoint's directory")
 	case "auto":
 		drafter = string(engine.DraftNone)
 		if name := env.drafterOf(f.model); name != "" {
 			if drafter, err = unpackDrafter(env, name); err != nil {
-				return nil, false, err
+				return c, false, err
 			}
 		}
 	}
@@ -166,7 +165,11 @@ func (f *tuneFlags) serverFlags(env *Env, cmd *cobra.Command) (flags []string, m
 	if f.drafter != "auto" || !model || !engine.SpeculationPays() {
 		f.drafter = drafter // to serve, too, "auto" would mean something else
 	}
-	return []string{"--model", f.model, "--threads", strconv.Itoa(f.threads), "--drafter", drafter, "--max-running-requests", "1"}, model, nil
+	program, err := env.Executable()
+	return target.Config{
+		Kind: "draftlab", Command: []string{program, "serve"}, Model: f.model, Drafter: drafter, Environ: serverEnviron(env),
+		Flags: map[string]string{"threads": strconv.Itoa(f.threads), "max-running-requests": "1"},
+	}, model, err
 }
 
 // directory returns where everything is kept; keep says that it was asked for.
@@ -182,8 +185,8 @@ func (f *tuneFlags) directory(env *Env) (dir string, keep bool, err error) {
 }
 
 // measure starts the server, runs the campaign and stops the server.
-func (f *tuneFlags) measure(ctx context.Context, env *Env, dir string, flags []string, hasModel bool) (*tuned, error) {
-	program, err := env.Executable()
+func (f *tuneFlags) measure(ctx context.Context, env *Env, dir string, servers target.Config, hasModel bool) (*tuned, error) {
+	starter, err := target.New(servers)
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +198,7 @@ func (f *tuneFlags) measure(ctx context.Context, env *Env, dir string, flags []s
 	started := time.Now()
 	p := env.progress()
 	p.Note("starting the server")
-	spec := target.Draftlab(program, flags, serverEnviron(env), f.model, filepath.Join(dir, "server.log"))
-	spec.Limit = bootLimit
-	spec.Status = func(s target.Status) {
-		p.Note(fmt.Sprintf("waiting for %s, %.0f s; its log: %s", s.Stage, s.Elapsed.Seconds(), s.Line))
-	}
-	server, err := target.Boot(ctx, spec)
+	server, err := starter.Boot(ctx, target.BootOptions{Name: "server", Dir: dir, Status: func(s target.Status) { p.Note(s.String()) }})
 	if err != nil {
 		return nil, err
 	}

@@ -10,15 +10,15 @@ import (
 	"draftlab/lab/client"
 	"draftlab/lab/prompts"
 	"draftlab/lab/stats"
-	"draftlab/lab/target"
+	"draftlab/lab/trial"
 )
 
 // Server is the server that is measured.
 type Server interface {
 	Ask(ctx context.Context, r *client.Request) *client.Sample
-	Flush(ctx context.Context) error                    // empties the prefix cache
-	Ledger(ctx context.Context) (*target.Ledger, error) // nil if it keeps none
-	Failure() error                                     // why it has ended, nil while it runs
+	Flush(ctx context.Context) error                   // empties the prefix cache
+	Ledger(ctx context.Context) (*trial.Ledger, error) // nil if it keeps none
+	Failure() error                                    // why it has ended, nil while it runs
 }
 
 // Config is a campaign.
@@ -65,7 +65,7 @@ type Trial struct {
 	Prompt    string           `json:"prompt"`
 	Category  prompts.Category `json:"category"`
 	Bandwidth float64          `json:"bandwidth_bytes_s"` // of memory, read right before the pair
-	Ledger    *target.Ledger   `json:"ledger,omitempty"`  // what the server spent
+	Ledger    *trial.Ledger    `json:"ledger,omitempty"`  // what the server spent
 	Sample    *client.Sample   `json:"sample"`
 }
 
@@ -78,7 +78,7 @@ type run struct {
 	out     Outcome
 	ahead   int           // requests that are still to come
 	perPair time.Duration // mean time so far
-	ledger  *target.Ledger
+	ledger  *trial.Ledger
 }
 
 // Run runs a campaign. It fails if ctx ends, the server ends, or the baseline fails.
@@ -208,7 +208,7 @@ func (r *run) trial(ctx context.Context, t *Trial, prompt string, k Knobs) error
 		tokens = r.out.Size.MaxTokens
 	}
 	t.Sample = r.Server.Ask(ctx, &client.Request{API: client.Chat, Prompt: prompt, MaxTokens: tokens, Extra: map[string]any{
-		"temperature": 0, "speculative": k.body(), "return_token_ids": true, "return_meta_info": true,
+		"temperature": 0, "speculative": k.body(),
 	}})
 	now, err := r.Server.Ledger(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"draftlab/lab/client"
-	"draftlab/lab/target"
+	"draftlab/lab/trial"
 )
 
 // fake is a server that writes at given speeds, in the time of the test's bubble.
@@ -31,8 +31,8 @@ type fake struct {
 func (f *fake) Flush(context.Context) error { f.cached = false; return nil }
 func (f *fake) Failure() error              { return f.dead }
 
-func (f *fake) Ledger(context.Context) (*target.Ledger, error) {
-	return &target.Ledger{Cycles: f.cycles, PhaseNS: map[string]int64{"verify": 3e6 * f.cycles}}, nil
+func (f *fake) Ledger(context.Context) (*trial.Ledger, error) {
+	return &trial.Ledger{Cycles: f.cycles, PhaseNS: map[string]int64{"verify": 3e6 * f.cycles}}, nil
 }
 
 func (f *fake) Ask(ctx context.Context, r *client.Request) *client.Sample {

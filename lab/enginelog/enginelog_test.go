@@ -143,7 +143,7 @@ func TestTextLines(t *testing.T) {
 		{"RuntimeError: selected index k out of range", Fault, BadFlag, 0},
 		{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", Fault, OutOfMemory, 0},
 		{"Rank 0 scheduler died during initialization (exit code: -9)", Fault, OutOfMemory, 0},
-		{"[Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use", Fault, PortTaken, 0},
+		{"[Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use", Fault, PortInUse, 0},
 		{"launch_server.py: error: argument --tp: invalid int value: 'x'", Fault, BadFlag, 0},
 		{at + "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_token_ratio: 0.9998 -> 1.0000", Notice, retracted, 0},
 		{at + "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1", Notice, "draft tokens changed", 0},

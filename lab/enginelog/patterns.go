@@ -65,59 +65,6 @@ func reported(text string) time.Duration {
 	return time.Duration(s * float64(time.Second))
 }
 
-// Classes of faults.
-const (
-	OutOfMemory = "out of memory"
-	Crash       = "crash"
-	BadFlag     = "bad flag"
-	PortTaken   = "port taken"
-	MissingFile = "missing file"
-	Stalled     = "stalled"
-)
-
-// faults are what a log says when a server is doomed, with the class; the first that fits counts.
-var faults = []struct{ text, class string }{
-	{"Not enough memory. Please try to increase --mem-fraction-static", OutOfMemory},
-	{"torch.OutOfMemoryError", OutOfMemory},
-	{"torch.cuda.OutOfMemoryError", OutOfMemory},
-	{"CUDA out of memory", OutOfMemory},
-	{"No available memory for the cache blocks", OutOfMemory},
-	{"(exit code: -9)", OutOfMemory},           // the kernel's killer, nearly always
-	{"selected index k out of range", BadFlag}, // more draft tokens than the tree has
-	{": error: argument ", BadFlag},
-	{": error: unrecognized arguments", BadFlag},
-	{"error: argument --", BadFlag},
-	{"Address already in use", PortTaken},
-	{"address already in use", PortTaken},
-	{"FileNotFoundError", MissingFile},
-	{"No such file or directory", MissingFile},
-	{"Repository Not Found", MissingFile},
-	{"watchdog timeout", Stalled},
-	{"Watchdog timeout", Stalled},
-	{"Health check failed. Server couldn't get a response", Stalled},
-	{"Scheduler hit an exception", Crash},
-	{"Received sigquit from a child proc", Crash}, // older versions misspell what follows
-	{"scheduler died during initialization", Crash},
-	{"scheduler is dead", Crash},
-	{"Initialization failed", Crash},
-	{"Capture cuda graph failed", Crash},
-	{"CUDA error", Crash},
-	{"SIGQUIT received", Crash},
-	{"EngineDeadError", Crash},
-	{"EngineCore encountered a fatal error", Crash},
-	{"Engine core initialization failed", Crash},
-}
-
-// Classify says whether a message tells of a fault that ends a server or a boot, and of which class.
-func Classify(text string) (class string, ok bool) {
-	for _, f := range faults {
-		if strings.Contains(text, f.text) {
-			return f.class, true
-		}
-	}
-	return "", false
-}
-
 // notices are what a server says when it does other than it was told.
 var notices = []struct{ text, name string }{
 	{"speculative_num_draft_tokens is adjusted to", "draft tokens changed"},

@@ -5,82 +5,135 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
 	"regexp"
-	"time"
+	"strconv"
+	"strings"
 
-	"draftlab/lab/client"
-	"draftlab/lab/runner"
+	"draftlab/lab/trial"
 )
 
-// Draftlab describes a start of draftlab's own server by the program at a path, on a free port of this machine, with further
-// flags of serve. It ends with its standard input, and so with whoever started it.
-func Draftlab(path string, flags, env []string, model, log string) Spec {
-	return Spec{
-		Kind: Kind{
-			Name:  "draftlab",
-			URL:   regexp.MustCompile(`(?m)^(http://127\.0\.0\.1:\d+)$`),
-			Ready: "The server is fired up and ready to roll!",
-			Model: model,
-		},
-		Command: runner.Command{
-			Path: path, Env: env, Log: log,
-			Args: append([]string{"serve", "--port", "0", "--end-with-stdin", "--served-model-name", model}, flags...),
-		},
+// draftlabKind is draftlab's own server. It ends with its standard input, and so with whoever started it, and requests say
+// themselves how they are drafted.
+type draftlabKind struct{}
+
+func (draftlabKind) name() string { return "draftlab" }
+
+func (draftlabKind) command() []string { return []string{"draftlab", "serve"} }
+
+func (draftlabKind) arguments(c *Config, boot trial.Knobs, port int) []string {
+	args := []string{"--port=" + strconv.Itoa(port), "--end-with-stdin", "--model=" + c.Model, "--served-model-name=" + c.Model}
+	if c.Drafter != "" {
+		args = append(args, "--drafter="+c.Drafter)
 	}
+	if boot.Steps > 0 {
+		args = append(args, fmt.Sprintf("--steps=%d", boot.Steps), fmt.Sprintf("--topk=%d", boot.TopK), fmt.Sprintf("--draft-tokens=%d", boot.DraftTokens))
+	}
+	return append(args, flags(c, boot, withEquals)...)
 }
 
-// flushPatience bounds how long Flush waits for a server that still ends its last request.
-const flushPatience = 5 * time.Second
+// keyVariable is where draftlab's server takes its key from.
+const keyVariable = "DRAFTLAB_API_KEY"
 
-// Flush empties the server's prefix cache.
-func (s *Server) Flush(ctx context.Context) error {
-	give := time.Now().Add(flushPatience)
-	for {
-		_, err := s.get(ctx, http.MethodPost, "/flush_cache")
-		var refused *statusError
-		if !errors.As(err, &refused) || refused.status != http.StatusBadRequest || time.Now().After(give) {
-			return err
+// environment hands the key over out of sight.
+func (draftlabKind) environment(c *Config) map[string]string {
+	if c.Key == "" {
+		return nil
+	}
+	return map[string]string{keyVariable: c.Key}
+}
+
+// requestLimit is the largest draft that a server takes from requests without being told of it: serve's documented limit.
+var requestLimit = trial.Knobs{Steps: 8, TopK: 4, DraftTokens: 16}
+
+// pMin is the flag for which requests have a field.
+const pMin = "draft-p-min"
+
+// split leaves to the boot what requests cannot say: drafts beyond the server's usual limit are announced at its start.
+func (draftlabKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any) {
+	boot = trial.Knobs{Flags: maps.Clone(k.Flags), Env: k.Env, DrafterConfig: k.DrafterConfig}
+	own := map[string]any{"drafter": "none"}
+	if !k.Plain() {
+		own = map[string]any{"drafter": k.Drafter, "steps": k.Steps, "topk": k.TopK, "draft_tokens": k.DraftTokens}
+		if k.Steps > requestLimit.Steps || k.TopK > requestLimit.TopK || k.DraftTokens > requestLimit.DraftTokens {
+			boot.Steps, boot.TopK, boot.DraftTokens = k.Steps, k.TopK, k.DraftTokens
 		}
-		select { // the engine forgets a request a moment after the client has its last token
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Millisecond):
+	}
+	if p, err := strconv.ParseFloat(boot.Flags[pMin], 64); err == nil {
+		if delete(boot.Flags, pMin); !k.Plain() {
+			own["p_min"] = p
 		}
 	}
-}
-
-// Info returns the configuration that the server says it has.
-func (s *Server) Info(ctx context.Context) (info map[string]any, err error) {
-	body, err := s.get(ctx, http.MethodGet, "/server_info")
-	if err != nil {
-		return nil, err
+	if len(boot.Flags) == 0 {
+		boot.Flags = nil
 	}
-	if err := json.Unmarshal(body, &info); err != nil {
-		return nil, fmt.Errorf("/server_info: %w", err)
+	return boot, map[string]any{"speculative": own}
+}
+
+func (draftlabKind) check(_ *Config, arms []trial.Arm) (found []Finding) {
+	for _, a := range arms {
+		if err := shape(a.Knobs); err != "" {
+			found = append(found, Finding{"impossible_draft", err, true, []string{a.Name}})
+		}
 	}
-	return info, nil
+	return found
 }
 
-// Ledger is what the server's loop has spent, and on what: sums since its start, or the difference of two such.
-type Ledger struct {
-	Cycles  int64            `json:"cycles"`   // decode cycles and verify cycles
-	WallNS  int64            `json:"wall_ns"`  // idle time included
-	IdleNS  int64            `json:"idle_ns"`  // without a request
-	PhaseNS map[string]int64 `json:"phase_ns"` // by phase; with IdleNS they add up to WallNS
-}
-
-// Minus returns what has been spent since an earlier reading.
-func (l *Ledger) Minus(earlier *Ledger) *Ledger {
-	d := &Ledger{l.Cycles - earlier.Cycles, l.WallNS - earlier.WallNS, l.IdleNS - earlier.IdleNS, map[string]int64{}}
-	for phase, ns := range l.PhaseNS {
-		d.PhaseNS[phase] = ns - earlier.PhaseNS[phase]
+// shape says what is wrong with how an arm drafts, "" if nothing is: a tree has topk nodes at its first depth and up to topk² at
+// each further one, the last emitted token is its root, and a chain has no more than its steps.
+func shape(k trial.Knobs) string {
+	switch most := 1 + k.TopK + (k.Steps-1)*k.TopK*k.TopK; {
+	case k.Plain():
+		return ""
+	case k.Steps < 0 || k.TopK < 1 || k.DraftTokens < 2:
+		return fmt.Sprintf("steps %d, topk %d, draft tokens %d: want at least 1, 1, 2, or 0 steps for plain decoding", k.Steps, k.TopK, k.DraftTokens)
+	case k.TopK == 1 && k.DraftTokens != k.Steps+1:
+		return fmt.Sprintf("a chain of %d steps (topk 1) has %d draft tokens, and not %d", k.Steps, k.Steps+1, k.DraftTokens)
+	case k.DraftTokens > most:
+		return fmt.Sprintf("%d draft tokens: at most 1 + topk + (steps − 1)·topk² = %d fit into %d steps of topk %d", k.DraftTokens, most, k.Steps, k.TopK)
 	}
-	return d
+	return ""
 }
 
-// Ledger reads the server's sums; nil without an error if it keeps none.
-func (s *Server) Ledger(ctx context.Context) (*Ledger, error) {
+// drafter returns the directory, if the drafter is one and no word of serve's.
+func (draftlabKind) drafter(c *Config) string {
+	if strings.ContainsRune(c.Drafter, os.PathSeparator) || strings.Contains(c.Drafter, "/") {
+		return c.Drafter
+	}
+	return ""
+}
+
+var draftlabAddress = regexp.MustCompile(`^(http://127\.0\.0\.1:\d+)$`)
+
+func (draftlabKind) address() *regexp.Regexp { return draftlabAddress }
+
+// firedUp is SGLang's word, which draftlab has taken over.
+const firedUp = "The server is fired up and ready to roll!"
+
+func (draftlabKind) ready() string { return firedUp }
+
+func (draftlabKind) extra() map[string]any {
+	return map[string]any{"return_token_ids": true, "return_meta_info": true}
+}
+
+// wanted are the flags under the names of /server_info.
+func (draftlabKind) wanted(c *Config, boot trial.Knobs) map[string]string {
+	want := map[string]string{}
+	for _, flags := range []map[string]string{c.Flags, boot.Flags} {
+		for name, value := range flags {
+			want[strings.ReplaceAll(name, "-", "_")] = value
+		}
+	}
+	if boot.Steps > 0 {
+		want["steps"], want["topk"], want["draft_tokens"] = strconv.Itoa(boot.Steps), strconv.Itoa(boot.TopK), strconv.Itoa(boot.DraftTokens)
+	}
+	return want
+}
+
+// ledger reads /debug/cycles; idle time and phases add up to the wall time exactly.
+func (draftlabKind) ledger(ctx context.Context, s *Server) (*trial.Ledger, error) {
 	body, err := s.get(ctx, http.MethodGet, "/debug/cycles?limit=0")
 	var refused *statusError
 	if errors.As(err, &refused) && refused.status == http.StatusNotFound {
@@ -105,11 +158,5 @@ func (s *Server) Ledger(ctx context.Context) (*Ledger, error) {
 		return nil, errors.New("/debug/cycles has no totals")
 	}
 	t := doc.Totals
-	return &Ledger{t.Decode + t.Verify, t.Wall, t.Idle, t.Phase}, nil
-}
-
-// Ask sends a request and returns what became of it.
-func (s *Server) Ask(ctx context.Context, r *client.Request) *client.Sample {
-	r.Model = s.Kind.Model
-	return s.Client.Do(ctx, time.Now(), r)
+	return &trial.Ledger{Cycles: t.Decode + t.Verify, WallNS: t.Wall, IdleNS: t.Idle, PhaseNS: t.Phase}, nil
 }

@@ -107,14 +107,23 @@ func standIn(mode string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-func spec(t *testing.T, mode string) Spec {
-	s := Draftlab(os.Args[0], nil, append(os.Environ(), "STAND_IN="+mode), "m", filepath.Join(t.TempDir(), "log"))
-	s.Limit = time.Minute
-	return s
+// start boots a stand-in that behaves in a way, within a limit.
+func start(t *testing.T, mode string, limit time.Duration) (*Server, error) {
+	t.Helper()
+	return startIn(context.Background(), t, t.TempDir(), mode, limit)
+}
+
+func startIn(ctx context.Context, t *testing.T, dir, mode string, limit time.Duration) (*Server, error) {
+	t.Helper()
+	e, err := New(Config{Kind: "draftlab", Command: []string{os.Args[0]}, Model: "m", Env: map[string]string{"STAND_IN": mode}, Ready: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Boot(ctx, BootOptions{Name: "log", Dir: dir})
 }
 
 func TestBoot(t *testing.T) {
-	s, err := Boot(context.Background(), spec(t, "good"))
+	s, err := start(t, "good", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +140,7 @@ func TestBoot(t *testing.T) {
 }
 
 func TestLedger(t *testing.T) {
-	s, err := Boot(context.Background(), spec(t, "good"))
+	s, err := start(t, "good", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +154,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for mode, want := range map[string]string{"no ledger": "", "strange ledger": "no totals"} {
-		s, err := Boot(context.Background(), spec(t, mode))
+		s, err := start(t, mode, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +181,7 @@ func TestFailedBoots(t *testing.T) {
 		"killed":                  {OutOfMemory, []string{"killed from outside"}, ""},
 		"dies at the first token": {Exited, []string{"exit status 9", "ready to roll"}, ""},
 	} {
-		_, err := Boot(context.Background(), spec(t, mode))
+		_, err := start(t, mode, time.Minute)
 		var boot *BootError
 		if !errors.As(err, &boot) || boot.Cause != c.cause {
 			t.Errorf("%s: %v", mode, err)
@@ -191,11 +200,9 @@ func TestFailedBoots(t *testing.T) {
 
 func TestBootsThatTakeTooLong(t *testing.T) {
 	for mode, missing := range map[string]string{"hangs": "the line", "unhealthy": "its health check", "no token": "a generated token"} {
-		s := spec(t, mode)
-		s.Limit = 300 * time.Millisecond
-		_, err := Boot(context.Background(), s)
+		_, err := start(t, mode, 300*time.Millisecond)
 		var boot *BootError
-		if !errors.As(err, &boot) || boot.Cause != TooLate || !strings.Contains(boot.Detail, missing) || len(boot.Lines) == 0 {
+		if !errors.As(err, &boot) || boot.Cause != Stalled || !strings.Contains(boot.Detail, missing) || len(boot.Lines) == 0 {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
@@ -204,21 +211,22 @@ func TestBootsThatTakeTooLong(t *testing.T) {
 // TestBootIsInterrupted: the server goes with it.
 func TestBootIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := spec(t, "hangs")
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log.log")
 	go func() {
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
 		for range tick.C {
-			if text, _ := os.ReadFile(s.Command.Log); strings.Contains(string(text), "loading") {
+			if text, _ := os.ReadFile(log); strings.Contains(string(text), "loading") {
 				cancel()
 				return
 			}
 		}
 	}()
-	if _, err := Boot(ctx, s); !errors.Is(err, context.Canceled) {
+	if _, err := startIn(ctx, t, dir, "hangs", time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	text, _ := os.ReadFile(s.Command.Log)
+	text, _ := os.ReadFile(log)
 	base, _, _ := strings.Cut(string(text), "\n")
 	if conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://")); err == nil {
 		_ = conn.Close()
@@ -227,7 +235,7 @@ func TestBootIsInterrupted(t *testing.T) {
 }
 
 func TestServerThatDiesLater(t *testing.T) {
-	s, err := Boot(context.Background(), spec(t, "leaves"))
+	s, err := start(t, "leaves", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +251,11 @@ func TestServerThatDiesLater(t *testing.T) {
 }
 
 func TestNoProgram(t *testing.T) {
-	s := Draftlab(filepath.Join(t.TempDir(), "none"), nil, nil, "m", filepath.Join(t.TempDir(), "log"))
-	if _, err := Boot(context.Background(), s); !errors.Is(err, os.ErrNotExist) {
+	e, err := New(Config{Kind: "draftlab", Command: []string{filepath.Join(t.TempDir(), "none")}, Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Boot(context.Background(), BootOptions{Name: "b", Dir: t.TempDir()}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -85,6 +85,15 @@ type Ledger struct {
 	PhaseNS map[string]int64 `json:"phase_ns"` // by phase
 }
 
+// Minus returns what has been spent since an earlier reading.
+func (l *Ledger) Minus(earlier *Ledger) *Ledger {
+	d := &Ledger{l.Cycles - earlier.Cycles, l.WallNS - earlier.WallNS, l.IdleNS - earlier.IdleNS, map[string]int64{}}
+	for phase, ns := range l.PhaseNS {
+		d.PhaseNS[phase] = ns - earlier.PhaseNS[phase]
+	}
+	return d
+}
+
 // Trial is one request of a campaign, as it is stored.
 type Trial struct {
 	Boot      int            `json:"boot"` // Boot.ID
