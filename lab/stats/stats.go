@@ -1,5 +1,6 @@
 // Package stats is the arithmetic of comparisons: quantiles, the signed-rank test of paired differences with the Hodges–Lehmann
-// estimate and interval that go with it, and Holm's correction for several tests at once.
+// estimate and interval that go with it, and Holm's correction for several tests at once. [Monitor] looks at pairs while they come in,
+// [Detectable] says beforehand what they can show, and [Placebo] checks the test on comparisons of a thing with itself.
 //
 // It is pure, and it knows nothing of what is measured. Nothing here assumes that measurements are normally distributed: a pair's
 // difference may have any distribution that is symmetric about the true one.
