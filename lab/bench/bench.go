@@ -51,6 +51,10 @@ type State struct {
 // make the measurement worthless anyway.
 const giveUpAfter = 20
 
+// openConns bounds the connections of an open loop without a bound of its own: a fifth of the descriptors that systems allow, and more
+// requests than servers of language models run. A request beyond is late, and counted so.
+const openConns = 4096
+
 // errGone ends a run whose server has gone.
 var errGone = errors.New("the server has gone")
 
@@ -62,7 +66,7 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	}
 	conns := max(cfg.Plan.Concurrency, 64)
 	if cfg.Plan.Rate > 0 && cfg.Plan.Concurrency == 0 {
-		conns = 4096 // an open loop has no bound; these are kept open between bursts
+		conns = openConns
 	}
 	h := client.NewHTTP(conns, cfg.Stall)
 	defer h.CloseIdleConnections()
@@ -145,6 +149,9 @@ func (b *bench) measure(ctx context.Context, counted func() *measure.Acceptance)
 
 // send carries out request n.
 func (b *bench) send(ctx context.Context, n int64, due time.Time) *measure.Record {
+	if b.cfg.Plan.Rate == 0 {
+		due = time.Time{} // in a closed loop a request is due when it is sent, and no sooner
+	}
 	set := b.cfg.Prompts
 	p := set[n%int64(len(set))]
 	round := n / int64(len(set))

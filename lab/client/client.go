@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"draftlab/lab/clock"
 )
 
 // API is a way of asking for text.
@@ -61,7 +63,7 @@ type Speculation struct {
 // Sample is what became of a request. Times are nanoseconds on the client's clock.
 type Sample struct {
 	DueUnixNS    int64        `json:"due_unix_ns"`   // when it should have been sent
-	StartUnixNS  int64        `json:"start_unix_ns"` // when it was
+	StartUnixNS  int64        `json:"start_unix_ns"` // when it was handed to the kernel
 	FirstNS      int64        `json:"first_ns"`      // from the start to the first text that is not empty
 	LastNS       int64        `json:"last_ns"`       // to the last
 	EndNS        int64        `json:"end_ns"`        // to the end of the answer
@@ -107,17 +109,20 @@ type Client struct {
 // maxAnswer bounds an answer against a server that never ends, in bytes.
 const maxAnswer = 256 << 20
 
-// Do sends a request that was due at a time and returns what became of it, a failure included.
+// Do sends a request that was due at a time and returns what became of it, a failure included. A due time of zero is when it was sent.
 func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 	body, err := r.body()
 	if err != nil {
 		return &Sample{DueUnixNS: due.UnixNano(), Error: err.Error(), Failure: Unreachable}
 	}
-	start := time.Now()
+	s := &Sample{}
+	resp, w, err := c.post(ctx, r.API, body)
+	if due.IsZero() {
+		due = w.start
+	}
 	// The start is counted from the due time on the monotonic clock: a step of the wall clock is no latency.
-	s := &Sample{DueUnixNS: due.UnixNano(), StartUnixNS: due.Add(start.Sub(due)).UnixNano()}
-	var resp *http.Response
-	if resp, s.Resent, err = c.post(ctx, r.API, body); err != nil {
+	s.DueUnixNS, s.StartUnixNS, s.Resent = due.UnixNano(), due.Add(w.start.Sub(due)).UnixNano(), w.resent
+	if err != nil {
 		s.Error, s.Failure = err.Error(), failureOf(ctx, 0, err)
 		return s
 	}
@@ -125,8 +130,8 @@ func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 	s.Status = resp.StatusCode
 	a := spare.Get().(*arrivals)
 	defer a.release()
-	err = a.record(resp.Body, start)
-	s.EndNS = time.Since(start).Nanoseconds()
+	err = a.record(resp.Body, w)
+	s.EndNS = w.since()
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = serverError(resp.Status, a.data)
 	}
@@ -139,26 +144,54 @@ func (c *Client) Do(ctx context.Context, due time.Time, r *Request) *Sample {
 	return s
 }
 
+// wire is a request on its way.
+type wire struct {
+	start  time.Time   // when it was handed to the kernel, the first time if it was sent again; without a clock, when it was to be
+	clock  *clock.Conn // of the connection; nil if that has none
+	resent int
+}
+
+// since returns when the last bytes came, or what the time is without a clock: nanoseconds since the start.
+func (w *wire) since() int64 {
+	if w.clock != nil {
+		if d := w.clock.Came().Sub(w.start); d > 0 {
+			return d.Nanoseconds()
+		}
+	}
+	return time.Since(w.start).Nanoseconds()
+}
+
 // maxResent is the number of connections on which a request may be lost: more than one can be stale when a server was idle.
 const maxResent = 3
 
 // post sends a body, and sends it again on another connection if the one that was kept open turns out to be closed before a byte of
 // the answer has come: a server may close it while the request is on its way, which is no failure of either (RFC 9112, 9.3.1).
-func (c *Client) post(ctx context.Context, api API, body []byte) (resp *http.Response, resent int, err error) {
+func (c *Client) post(ctx context.Context, api API, body []byte) (resp *http.Response, w *wire, err error) {
 	kept := false
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { kept = i.Reused }})
-	for ; ; resent++ {
+	w = &wire{}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		kept = i.Reused
+		if w.clock = watchOf(i.Conn); w.clock != nil {
+			w.clock.Mark()
+		}
+	}})
+	for begin := time.Now(); ; w.resent++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+string(api), bytes.NewReader(body))
 		if err != nil {
-			return nil, resent, err
+			return nil, w, err
 		}
 		req.Header.Set("Content-Type", "application/json")
 		if c.Key != "" {
 			req.Header.Set("Authorization", "Bearer "+c.Key)
 		}
 		resp, err := c.HTTP.Do(req)
-		if err == nil || !kept || !closedEarly(err) || resent == maxResent {
-			return resp, resent, err
+		if w.start.IsZero() {
+			if w.start = begin; w.clock != nil && !w.clock.Sent().IsZero() {
+				w.start = w.clock.Sent()
+			}
+		}
+		if err == nil || !kept || !closedEarly(err) || w.resent == maxResent {
+			return resp, w, err
 		}
 	}
 }
@@ -226,7 +259,7 @@ func (a *arrivals) release() {
 }
 
 // record reads an answer to its end.
-func (a *arrivals) record(r io.Reader, start time.Time) error {
+func (a *arrivals) record(r io.Reader, w *wire) error {
 	for len(a.data) < maxAnswer {
 		if cap(a.data)-len(a.data) < 16<<10 {
 			a.data = append(make([]byte, 0, 2*cap(a.data)), a.data...)
@@ -234,7 +267,11 @@ func (a *arrivals) record(r io.Reader, start time.Time) error {
 		n, err := r.Read(a.data[len(a.data):cap(a.data)])
 		if n > 0 {
 			a.data = a.data[:len(a.data)+n]
-			a.ends, a.at = append(a.ends, len(a.data)), append(a.at, time.Since(start).Nanoseconds())
+			at := w.since()
+			if k := len(a.at); k > 0 {
+				at = max(at, a.at[k-1]) // two clocks are compared, and may be a microsecond apart
+			}
+			a.ends, a.at = append(a.ends, len(a.data)), append(a.at, at)
 		}
 		if err == io.EOF {
 			return nil

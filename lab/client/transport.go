@@ -2,14 +2,20 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	"draftlab/lab/clock"
 )
 
-// NewHTTP returns an HTTP client that keeps up to conns connections to a server open, asks for no compression, which would
-// hold events back, and goes through no proxy. A connection on which nothing has come for stall after the last byte in either
-// direction fails; stall must be positive.
+// NewHTTP returns an HTTP client that keeps up to conns connections to a server open, and never has more: where each takes a
+// descriptor, requests of an overload could otherwise take the last one from whoever would answer them, and all wait for each
+// other. A request beyond waits for a connection, and its [Sample] says so, since it starts when it is written. The client asks for no
+// compression, which would hold events back, and goes through no proxy. A connection on which nothing has come for stall (five
+// quarters of it at most) after the last byte in either direction fails; stall must be positive.
 func NewHTTP(conns int, stall time.Duration) *http.Client {
 	d := &net.Dialer{Timeout: min(stall, 10*time.Second)}
 	return &http.Client{Transport: &http.Transport{
@@ -18,8 +24,9 @@ func NewHTTP(conns int, stall time.Duration) *http.Client {
 			if err != nil {
 				return nil, err
 			}
-			return &watched{c, stall}, nil
+			return &watched{Conn: clock.Watch(c), stall: stall}, nil
 		},
+		MaxConnsPerHost:     conns,
 		MaxIdleConnsPerHost: conns,
 		IdleConnTimeout:     stall / 2, // so that an idle connection is dropped before it counts as stalled
 		DisableCompression:  true,
@@ -28,13 +35,25 @@ func NewHTTP(conns int, stall time.Duration) *http.Client {
 
 // watched is a connection whose reads fail when nothing comes for too long.
 type watched struct {
-	net.Conn
+	*clock.Conn
 	stall time.Duration
+	until atomic.Int64 // the deadline that is set, Unix nanoseconds
+}
+
+// arm gives the next bytes the whole limit, and a quarter more, so that the deadline need not be set again for every read.
+func (w *watched) arm() error {
+	now := time.Now()
+	if time.Duration(w.until.Load()-now.UnixNano()) >= w.stall {
+		return nil
+	}
+	t := now.Add(w.stall + w.stall/4)
+	w.until.Store(t.UnixNano())
+	return w.SetReadDeadline(t)
 }
 
 // Read waits for at most the limit.
 func (w *watched) Read(b []byte) (int, error) {
-	if err := w.SetReadDeadline(time.Now().Add(w.stall)); err != nil {
+	if err := w.arm(); err != nil {
 		return 0, err
 	}
 	return w.Conn.Read(b)
@@ -42,8 +61,19 @@ func (w *watched) Read(b []byte) (int, error) {
 
 // Write gives the answer the whole limit: the transport began to wait for it when the last one ended.
 func (w *watched) Write(b []byte) (int, error) {
-	if err := w.SetReadDeadline(time.Now().Add(w.stall)); err != nil {
+	if err := w.arm(); err != nil {
 		return 0, err
 	}
 	return w.Conn.Write(b)
+}
+
+// watchOf returns the clock of a connection of NewHTTP's, nil for another's.
+func watchOf(c net.Conn) *clock.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if w, ok := c.(*watched); ok {
+		return w.Conn
+	}
+	return nil
 }

@@ -9,9 +9,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"draftlab/lab/clock"
 )
 
 // Plan says how many requests start, and when.
@@ -20,6 +23,7 @@ type Plan struct {
 	Concurrency int           // requests at a time: of a closed loop, or at most of an open one, where 0 is no limit
 	Requests    int64         // start so many; 0 is no limit
 	Duration    time.Duration // start none after this time; 0 is no limit
+	Spread      time.Duration // of a closed loop: its streams begin at random moments of it, not all at once
 	Seed        uint64        // of the arrivals
 }
 
@@ -30,8 +34,8 @@ func (p *Plan) Check() error {
 		return fmt.Errorf("request rate %v: want 0 (a closed loop) to 1000000 per second", p.Rate)
 	case p.Concurrency < 0 || p.Rate == 0 && p.Concurrency == 0:
 		return fmt.Errorf("concurrency %d: want at least 1", p.Concurrency)
-	case p.Requests < 0 || p.Duration < 0:
-		return fmt.Errorf("%d requests for %v: neither can be negative", p.Requests, p.Duration)
+	case p.Requests < 0 || p.Duration < 0 || p.Spread < 0:
+		return fmt.Errorf("%d requests for %v, spread over %v: none can be negative", p.Requests, p.Duration, p.Spread)
 	case p.Requests == 0 && p.Duration == 0:
 		return fmt.Errorf("neither a number of requests nor a duration is given: the run would not end")
 	}
@@ -76,10 +80,20 @@ type Do func(ctx context.Context, n int64, due time.Time)
 // Run carries out a plan that Check accepts: it calls do for each request, on a goroutine of its own, and returns when all calls
 // have. Once ctx has ended nothing starts any more; do sees to it that what runs ends too.
 func Run(ctx context.Context, p Plan, do Do) Tally {
+	alarm := clock.NewAlarm()
+	defer alarm.Close()
+	return carryOut(ctx, p, do, alarm.Until)
+}
+
+// until sleeps until a time and reports whether ctx lasted; nothing of a run calls it twice at a time.
+type until func(ctx context.Context, t time.Time) bool
+
+// carryOut is Run with sleeps of the caller's.
+func carryOut(ctx context.Context, p Plan, do Do, wait until) Tally {
 	if err := p.Check(); err != nil {
 		panic("load: " + err.Error())
 	}
-	r := &run{plan: p, do: do, begin: time.Now()}
+	r := &run{plan: p, do: do, wait: wait, begin: time.Now()}
 	if p.Rate > 0 {
 		r.open(ctx)
 	} else {
@@ -95,6 +109,7 @@ func Run(ctx context.Context, p Plan, do Do) Tally {
 type run struct {
 	plan  Plan
 	do    Do
+	wait  until
 	begin time.Time
 	wg    sync.WaitGroup
 
@@ -121,7 +136,7 @@ func (r *run) open(ctx context.Context) {
 	at := arrivals.Next()
 	for ; r.within(r.next, at); at = arrivals.Next() {
 		due := r.begin.Add(at)
-		if !wait(ctx, time.Until(due)) {
+		if !r.wait(ctx, due) {
 			return // it was not due yet
 		}
 		if places != nil && !take(ctx, end, places) {
@@ -154,7 +169,16 @@ func (r *run) within(n int64, at time.Duration) bool {
 
 // closed has each of so many goroutines carry out one request after another.
 func (r *run) closed(ctx context.Context) {
-	for range r.plan.Concurrency {
+	rng := rand.New(rand.NewPCG(r.plan.Seed, 0x737072656164))
+	begins := make([]time.Duration, r.plan.Concurrency)
+	for i := range begins {
+		begins[i] = time.Duration(rng.Float64() * float64(r.plan.Spread))
+	}
+	slices.Sort(begins)
+	for _, at := range begins {
+		if at > 0 && !r.wait(ctx, r.begin.Add(at)) {
+			return
+		}
 		r.wg.Go(func() {
 			for ctx.Err() == nil {
 				r.mu.Lock()
@@ -197,21 +221,6 @@ func (r *run) call(ctx context.Context, n int64, due time.Time) {
 	for old := r.peak.Load(); now > old && !r.peak.CompareAndSwap(old, now); old = r.peak.Load() {
 	}
 	r.do(ctx, n, due)
-}
-
-// wait sleeps and reports whether ctx lasted.
-func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // take waits for a place and reports whether one came free before the end.

@@ -47,17 +47,26 @@ type call struct {
 	due, start time.Duration
 }
 
+// fakeWait sleeps by Go's timers, whose time a test can fake.
+func fakeWait(ctx context.Context, until time.Time) bool {
+	select {
+	case <-time.After(time.Until(until)):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
 // carry runs a plan against a server that takes a time for each request, in fake time.
 func carry(t *testing.T, ctx context.Context, p Plan, takes func(n int64) time.Duration) (calls []call, tally Tally) {
 	t.Helper()
 	var mu sync.Mutex
 	begin := time.Now()
-	tally = Run(ctx, p, func(_ context.Context, n int64, due time.Time) {
+	tally = carryOut(ctx, p, func(_ context.Context, n int64, due time.Time) {
 		mu.Lock()
 		calls = append(calls, call{n, due.Sub(begin), time.Since(begin)})
 		mu.Unlock()
 		time.Sleep(takes(n))
-	})
+	}, fakeWait)
 	slices.SortFunc(calls, func(a, b call) int { return int(a.n - b.n) })
 	return calls, tally
 }
@@ -150,6 +159,46 @@ func TestClosedLoopEndsInTime(t *testing.T) {
 			t.Errorf("%d calls after the context's end", len(calls))
 		}
 	})
+}
+
+// TestClosedLoopSpreadsItsBeginnings: over the time given, by the seed, and then each stream goes on by itself.
+func TestClosedLoopSpreadsItsBeginnings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Plan{Requests: 200, Concurrency: 100, Spread: time.Second, Seed: 5}
+		calls, _ := carry(t, t.Context(), p, func(int64) time.Duration { return 10 * time.Second })
+		for i, c := range calls[:100] {
+			if c.start > time.Second || i > 0 && c.start < calls[i-1].start || calls[100+i].start != c.start+10*time.Second {
+				t.Fatalf("request %d began at %v, the stream's next at %v", i, c.start, calls[100+i].start)
+			}
+		}
+		if first, last := calls[0].start, calls[99].start; first > 200*time.Millisecond || last < 800*time.Millisecond {
+			t.Errorf("the streams began from %v to %v", first, last)
+		}
+		if again, _ := carry(t, t.Context(), p, func(int64) time.Duration { return 10 * time.Second }); again[50].start != calls[50].start {
+			t.Error("the same seed gave another time")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if calls, _ := carry(t, ctx, p, func(int64) time.Duration { return 0 }); len(calls) == 0 {
+			t.Error("nothing began before the context's end")
+		}
+	})
+}
+
+// TestRunSleepsInRealTime: what the tests above do in fake time.
+func TestRunSleepsInRealTime(t *testing.T) {
+	var mu sync.Mutex
+	var early int
+	tally := Run(t.Context(), Plan{Rate: 1000, Requests: 100, Seed: 1}, func(_ context.Context, _ int64, due time.Time) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Until(due) > 0 {
+			early++
+		}
+	})
+	if tally.Started != 100 || early > 0 {
+		t.Errorf("%+v, %d too early", tally, early)
+	}
 }
 
 func TestCheck(t *testing.T) {

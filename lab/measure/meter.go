@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"draftlab/lab/client"
+	"draftlab/lab/load"
 )
 
 // Record is one request of a run: a line of the raw file.
@@ -48,7 +49,7 @@ type Meter struct {
 
 	mu                             sync.Mutex
 	ttft, tpot, itl, icl, e2e, lag Dist
-	completed, good                int64
+	completed, good, late          int64
 	input, output, cached          int64
 	failures                       map[client.Failure]int64
 	examples                       map[client.Failure]string // the first error of each kind
@@ -68,6 +69,9 @@ func (m *Meter) Add(r *Record) {
 	defer m.mu.Unlock()
 	if r.StartUnixNS != 0 {
 		m.lag.Add(r.LagNS(), 1)
+		if r.LagNS() > load.LateAfter.Nanoseconds() {
+			m.late++
+		}
 	}
 	if r.Error != "" {
 		if m.failures[r.Failure]++; m.failures[r.Failure] == 1 {

@@ -88,6 +88,7 @@ func (m *Meter) Summary(tally load.Tally, counted *Acceptance) *Summary {
 	for _, n := range m.failures {
 		s.Failed += n
 	}
+	s.Tally.Late = m.late // as sent, which is after the start: a connection may have to be waited for
 	s.Steady.Tokens, s.Steady.Span = m.timeline.until(tally.LastStart)
 	s.Distributions = []Distribution{
 		{"ttft", "Time to First Token", &m.ttft}, {"tpot", "Time per Output Token (excl. 1st token)", &m.tpot}, {"itl", "Inter-Token Latency", &m.itl},

@@ -1,9 +1,9 @@
 // Package selfcheck measures the benchmark client itself: [Run] sends the load that a benchmark would send to a [Mock] on this
 // machine, whose answers come at known times, and says how far off the client's readings are, how late it sends, and at which rate
-// this machine can no longer keep up.
+// this machine can no longer keep up. A [Mock] by itself serves other load generators as well.
 //
 // The mock runs in the same process and takes its share of the processors, so what Run finds is worse than what a server on another
-// machine would see.
+// machine would see. What is the mock's own error is told apart: it knows when it wrote.
 package selfcheck
 
 import (
@@ -27,7 +27,7 @@ type Spread struct {
 	P99    float64 `json:"p99_ms"`
 }
 
-func spread(xs []float64) Spread {
+func spreadOf(xs []float64) Spread {
 	if len(xs) == 0 {
 		return Spread{}
 	}
@@ -43,10 +43,15 @@ type Reading struct {
 	Achieved    float64 `json:"achieved_rate"` // starts per second
 	TokS        float64 `json:"output_tok_s"`
 
-	TTFTError Spread `json:"ttft_error"` // what the client read less what the mock did, without sign
+	// What the client read less what the mock did, without sign: the client's own error.
+	TTFTError Spread `json:"ttft_error"`
 	TPOTError Spread `json:"tpot_error"`
-	Lag       Spread `json:"send_lag"`
-	MockError Spread `json:"mock_error"` // how late the mock's first token was written: the limit of the machine's timers
+	// What the client read less what the mock was to do, without sign: the mock's lateness included.
+	TTFTInjected Spread `json:"ttft_injected_error"`
+	TPOTInjected Spread `json:"tpot_injected_error"`
+
+	Lag       Spread `json:"send_lag"`   // from when a request was due until it reached the mock, by the mock's account
+	MockError Spread `json:"mock_error"` // how late the mock's first token was written
 }
 
 // The limits of a load that the client can stand: a median error that is small against any latency which people compare, and
@@ -57,8 +62,10 @@ const (
 	minReach  = 0.95
 	maxRungs  = 12
 	rungTime  = 2 * time.Second
-	maxStalls = 30 * time.Second
-	maxConns  = 1024 // opened ahead of an open loop, so that descriptors last
+	maxStalls = 10 * time.Second
+	maxConns  = 4096        // at a time; each takes two descriptors here, of some 20,000 that systems allow
+	openAhead = 1024        // of an open loop's
+	spread    = time.Second // over which the streams of a closed loop begin, since those that begin together want all their tokens together
 )
 
 // Holds reports whether the client stood the load.
@@ -124,27 +131,38 @@ func doubled(p load.Plan) load.Plan {
 	return p
 }
 
-// deviations collects the deviations of a load.
+// deviations collects the deviations of a load, in milliseconds.
 type deviations struct {
-	mu                    sync.Mutex
-	ttft, tpot, lag, mock []float64
-	failed, tokens        int64
+	timing Timing
+	truth  sync.Map // prompt → Answer
+
+	mu                                                sync.Mutex
+	ttft, tpot, ttftInjected, tpotInjected, lag, mock []float64
+	failed, tokens                                    int64
 }
 
-// add takes in one request.
-func (d *deviations) add(s *client.Sample, truth sent, known bool, t Timing) {
+// add takes in one request, which was due at a time; zero is when it was sent.
+func (d *deviations) add(prompt string, due time.Time, s *client.Sample) {
+	v, known := d.truth.LoadAndDelete(prompt)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lag = append(d.lag, float64(s.StartUnixNS-s.DueUnixNS)/1e6)
-	if s.Error != "" || !known || s.OutputTokens != t.Tokens {
+	if s.Error != "" || !known || s.OutputTokens != d.timing.Tokens {
 		d.failed++
 		return
 	}
+	truth := v.(Answer)
+	ms := func(t time.Duration) float64 { return float64(t) / 1e6 }
+	gaps := time.Duration(d.timing.Tokens - 1)
+	ttft, tpot := time.Duration(s.FirstNS), time.Duration(s.LastNS-s.FirstNS)/gaps
 	d.tokens += int64(s.OutputTokens)
-	gaps := float64(t.Tokens - 1)
-	d.ttft = append(d.ttft, math.Abs(float64(s.FirstNS-truth.first))/1e6)
-	d.tpot = append(d.tpot, math.Abs(float64(s.LastNS-s.FirstNS)-float64(truth.last-truth.first))/gaps/1e6)
-	d.mock = append(d.mock, float64(truth.first-t.First.Nanoseconds())/1e6)
+	d.ttft = append(d.ttft, ms((ttft - truth.First).Abs()))
+	d.tpot = append(d.tpot, ms((tpot - (truth.Last-truth.First)/gaps).Abs()))
+	d.ttftInjected = append(d.ttftInjected, ms((ttft - d.timing.First).Abs()))
+	d.tpotInjected = append(d.tpotInjected, ms((tpot - d.timing.Gap).Abs()))
+	d.mock = append(d.mock, ms(truth.First-d.timing.First))
+	if !due.IsZero() {
+		d.lag = append(d.lag, ms(truth.Arrived.Sub(due)))
+	}
 }
 
 // expected is the number of requests that run at a time under a plan, with room for the bursts of an open loop.
@@ -152,9 +170,9 @@ func expected(plan load.Plan, t Timing) int {
 	if plan.Rate == 0 {
 		return plan.Concurrency
 	}
-	most := maxConns
+	most := openAhead
 	if plan.Requests > 0 {
-		most = int(min(maxConns, plan.Requests))
+		most = int(min(openAhead, plan.Requests))
 	}
 	mean := plan.Rate * (t.First + time.Duration(t.Tokens-1)*t.Gap).Seconds()
 	return min(most, 1+int(mean+4*math.Sqrt(mean))) // of a Poisson number, four standard deviations
@@ -162,13 +180,14 @@ func expected(plan load.Plan, t Timing) int {
 
 // measure sends one load to a mock of its own.
 func measure(ctx context.Context, plan load.Plan, timing Timing) (*Reading, error) {
-	m, err := NewMock(timing)
+	d := deviations{timing: timing}
+	m, err := NewMock("127.0.0.1:0", timing, func(a Answer) { d.truth.Store(a.Prompt, a) })
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
 	streams := expected(plan, timing)
-	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(2*streams, maxStalls)}
+	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(max(maxConns, plan.Concurrency), maxStalls)}
 	defer c.HTTP.CloseIdleConnections()
 	ask := func(ctx context.Context, prompt string, due time.Time) *client.Sample {
 		return c.Do(ctx, due, &client.Request{API: client.Completion, Model: "mock", Prompt: prompt, MaxTokens: timing.Tokens})
@@ -177,14 +196,17 @@ func measure(ctx context.Context, plan load.Plan, timing Timing) (*Reading, erro
 	load.Run(ctx, load.Plan{Concurrency: streams, Requests: int64(streams)}, func(ctx context.Context, n int64, due time.Time) {
 		prompt := "warm-up " + strconv.FormatInt(n, 10)
 		ask(ctx, prompt, due)
-		m.take(prompt)
+		d.truth.Delete(prompt)
 	})
-	var d deviations
+	if plan.Rate == 0 {
+		plan.Spread = spread
+	}
 	tally := load.Run(ctx, plan, func(ctx context.Context, n int64, due time.Time) {
+		if plan.Rate == 0 {
+			due = time.Time{}
+		}
 		prompt := strconv.FormatInt(n, 10)
-		s := ask(ctx, prompt, due)
-		truth, known := m.take(prompt)
-		d.add(s, truth, known, timing)
+		d.add(prompt, due, ask(ctx, prompt, due))
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -192,11 +214,17 @@ func measure(ctx context.Context, plan load.Plan, timing Timing) (*Reading, erro
 	if tally.Started == 0 {
 		return nil, errors.New("nothing was due in the time given")
 	}
+	return d.reading(plan, tally), nil
+}
+
+// reading sums up.
+func (d *deviations) reading(plan load.Plan, tally load.Tally) *Reading {
 	r := &Reading{Rate: plan.Rate, Concurrency: plan.Concurrency, Requests: tally.Started, Failed: d.failed,
-		TTFTError: spread(d.ttft), TPOTError: spread(d.tpot), Lag: spread(d.lag), MockError: spread(d.mock)}
+		TTFTError: spreadOf(d.ttft), TPOTError: spreadOf(d.tpot), TTFTInjected: spreadOf(d.ttftInjected), TPOTInjected: spreadOf(d.tpotInjected),
+		Lag: spreadOf(d.lag), MockError: spreadOf(d.mock)}
 	if s := tally.LastStart.Seconds(); s > 0 {
 		r.Achieved = float64(tally.Started) / s
 	}
 	r.TokS = float64(d.tokens) / tally.Elapsed.Seconds()
-	return r, nil
+	return r
 }

@@ -2,7 +2,14 @@ package selfcheck
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,25 +23,112 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var timing = Timing{First: 5 * time.Millisecond, Gap: 2 * time.Millisecond, Tokens: 5}
 
-func TestTheMockKeepsItsTimes(t *testing.T) {
-	m, err := NewMock(timing)
+// mock starts a mock and collects what it tells.
+func mock(t *testing.T) (*Mock, func() []Answer) {
+	t.Helper()
+	var mu sync.Mutex
+	var told []Answer
+	m, err := NewMock("127.0.0.1:0", timing, func(a Answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, a)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(m.Close)
+	return m, func() []Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(told)
+	}
+}
+
+func TestTheMockKeepsItsTimes(t *testing.T) {
+	m, told := mock(t)
 	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(1, time.Second)}
 	defer c.HTTP.CloseIdleConnections()
-	s := c.Do(t.Context(), time.Now(), &client.Request{API: client.Completion, Prompt: "p"})
-	truth, known := m.take("p")
-	if s.Error != "" || !known || s.OutputTokens != 5 || len(s.Chunks) == 0 {
-		t.Fatalf("%+v, known %v", s, known)
+	for i, api := range []client.API{client.Completion, client.Chat} {
+		s := c.Do(t.Context(), time.Time{}, &client.Request{API: api, Prompt: "p" + string(api)})
+		if s.Error != "" || s.OutputTokens != 5 || s.Text != " a a a a a" || s.Finish != "length" || s.PromptTokens != 1 {
+			t.Fatalf("%+v", s)
+		}
+		a := told()
+		if len(a) != i+1 || a[i].Prompt != "p"+string(api) || a[i].Tokens != 5 {
+			t.Fatalf("told %+v", a)
+		}
+		// Nothing comes early, on either side of the wire: but for two clocks that are compared.
+		truth, apart := a[i], int64(time.Millisecond)
+		if truth.First < 5*time.Millisecond || truth.Last < 13*time.Millisecond || s.FirstNS < truth.First.Nanoseconds()-apart || s.LastNS < truth.Last.Nanoseconds()-apart {
+			t.Errorf("sent at %d and %d, read at %d and %d", truth.First, truth.Last, s.FirstNS, s.LastNS)
+		}
 	}
-	// Nothing comes early, on either side of the wire.
-	if truth.first < 5e6 || truth.last < 13e6 || s.FirstNS < truth.first || s.LastNS < truth.last {
-		t.Errorf("sent at %d and %d, read at %d and %d", truth.first, truth.last, s.FirstNS, s.LastNS)
+	if s := c.Do(t.Context(), time.Time{}, &client.Request{API: client.Completion, MaxTokens: 2}); s.OutputTokens != 2 {
+		t.Errorf("asked for two tokens: %+v", s)
 	}
-	if _, again := m.take("p"); again {
-		t.Error("the mock does not forget")
+}
+
+// TestTheMockAnswersOthers: what other load generators ask before and beside streams.
+func TestTheMockAnswersOthers(t *testing.T) {
+	m, told := mock(t)
+	defer http.DefaultClient.CloseIdleConnections()
+	ask := func(method, path, body string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, m.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/v1/models", "", 200, `"id":"mock"`},
+		{"GET", "/health", "", 200, "{}"},
+		{"GET", "/metrics", "", 404, "{}"},
+		{"POST", "/v1/completions", "[", 400, "error"},
+		{"POST", "/v1/chat/completions", "{}", 400, "error"},
+		{"POST", "/v1/completions", `{"prompt":"x","max_tokens":3}`, 200, `"text":" a a a"`},
+		{"POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"max_completion_tokens":2}`, 200, `"content":" a a"`},
+	} {
+		status, text := ask(c.method, c.path, c.body)
+		if status != c.status || !strings.Contains(text, c.want) || !json.Valid([]byte(text)) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, status, text)
+		}
+	}
+	if a := told(); len(a) != 2 || a[0].Tokens != 3 || a[0].First < 9*time.Millisecond {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestTheMockLeavesAClientThatIsGone: others get their answers.
+func TestTheMockLeavesAClientThatIsGone(t *testing.T) {
+	m, told := mock(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(m.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"prompt":"gone","stream":true}`
+	fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(1, time.Second)}
+	defer c.HTTP.CloseIdleConnections()
+	if s := c.Do(t.Context(), time.Time{}, &client.Request{API: client.Completion, Prompt: "p"}); s.Error != "" {
+		t.Error(s.Error)
+	}
+	if a := told(); len(a) == 0 || a[len(a)-1].Prompt != "p" {
+		t.Errorf("%+v", a)
 	}
 }
 
@@ -44,7 +138,8 @@ func TestMeasure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Requests != 20 || r.Failed != 0 || r.Achieved <= 0 || r.TokS <= 0 || r.TTFTError.Median <= 0 || r.TTFTError.Median > r.TTFTError.P99 || r.MockError.Median <= 0 {
+		if r.Requests != 20 || r.Failed != 0 || r.Achieved <= 0 || r.TokS <= 0 || r.TTFTError.Median <= 0 || r.TTFTError.Median > r.TTFTError.P99 || r.MockError.Median <= 0 ||
+			r.TTFTInjected.Median <= 0 || r.TPOTInjected.Median <= 0 || (r.Lag.Median > 0) != (plan.Rate > 0) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -92,7 +187,7 @@ func TestRunFindsWhereItEnds(t *testing.T) {
 }
 
 func TestExpected(t *testing.T) {
-	for plan, want := range map[load.Plan]int{{Concurrency: 7}: 7, {Rate: 1000}: 1 + 13 + 14, {Rate: 1e6}: maxConns, {Rate: 1e6, Requests: 20}: 20} {
+	for plan, want := range map[load.Plan]int{{Concurrency: 7}: 7, {Rate: 1000}: 1 + 13 + 14, {Rate: 1e6}: openAhead, {Rate: 1e6, Requests: 20}: 20} {
 		if got := expected(plan, timing); got != want {
 			t.Errorf("%+v: %d, want %d", plan, got, want)
 		}
