@@ -3,12 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +36,7 @@ type benchFlags struct {
 	temperature          float64
 	ignoreEOS, repeat    bool
 	warmups              int64
-	goodput              []string
+	goodput, headers     []string
 	extra, out, benchout string
 	selfCheck            bool
 }
@@ -62,7 +65,7 @@ prefix cache is emptied before the measurement. Before that the server is warmed
 What the metrics mean, and what other tools call them, is in docs/metrics.md. With --out each request
 becomes a line of JSON. The JSON document has the keys of vLLM's and SGLang's benchmarks and, of its own,
 "failures", "late_starts", "dropped_starts", "steady_output_throughput", "acceptance", "warmup",
-"environment" and "warnings".
+"environment", "server_info" (the server's own account of its settings) and "warnings".
 
 With --self-check it measures itself instead, against a mock server in this process whose answers come at
 known times: the error of its readings, its send lag, and the load at which this machine gives in.
@@ -78,7 +81,7 @@ interrupted run shows what it had measured, and its status is 130.` + exitHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBench(env, cmd, &f) },
 	}
 	f.register(cmd)
-	cmd.AddCommand(newBenchCompare(env))
+	cmd.AddCommand(newBenchCompare(env), newBenchMock(env))
 	return cmd
 }
 
@@ -104,6 +107,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	fl.Int64Var(&f.warmups, "num-warmups", -1, "send `N` requests first; -1 is until the speed has settled")
 	fl.StringArrayVar(&f.goodput, "goodput", nil, "a good request has `METRIC:MS` at most: ttft, tpot or e2el")
 	fl.StringVar(&f.extra, "extra-request-body", "", "add the fields of the `JSON` object to each request")
+	fl.StringArrayVar(&f.headers, "header", nil, "send the header `NAME:VALUE` with each request")
 	fl.StringVar(&f.out, "out", "", "write a line of JSON for each request to `FILE`")
 	fl.StringVar(&f.benchout, "benchstat", "", "append the result to `FILE` in the format that benchstat reads")
 	fl.BoolVar(&f.selfCheck, "self-check", false, "measure the client itself against a mock server")
@@ -222,6 +226,23 @@ func (f *benchFlags) slo(cmd *cobra.Command) (slo measure.SLO, err error) {
 		}
 	}
 	return slo, nil
+}
+
+// headerName matches what may stand before the colon (RFC 9110, 5.6.2).
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// header returns the headers that each request carries.
+func (f *benchFlags) header(cmd *cobra.Command) (http.Header, error) {
+	h := http.Header{}
+	for _, text := range f.headers {
+		name, value, ok := strings.Cut(text, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || !headerName.MatchString(name) || strings.ContainsFunc(value, unicode.IsControl) {
+			return nil, usage(cmd, "--header %q: want NAME:VALUE, such as X-Team:speech", text)
+		}
+		h.Add(name, value)
+	}
+	return h, nil
 }
 
 // fields returns what is added to each request.

@@ -39,9 +39,13 @@ func measureServer(env *Env, cmd *cobra.Command, f *benchFlags, plan load.Plan, 
 	if err != nil {
 		return err
 	}
+	header, err := f.header(cmd)
+	if err != nil {
+		return err
+	}
 	h := client.NewHTTP(1, probeLimit)
 	defer h.CloseIdleConnections()
-	server, err := identify(cmd.Context(), env, f, h)
+	server, err := identify(cmd.Context(), env, f, h, header)
 	if err != nil {
 		return err
 	}
@@ -75,9 +79,9 @@ func measureServer(env *Env, cmd *cobra.Command, f *benchFlags, plan load.Plan, 
 }
 
 // identify asks the server what it is.
-func identify(ctx context.Context, env *Env, f *benchFlags, h *http.Client) (*probe.Server, error) {
+func identify(ctx context.Context, env *Env, f *benchFlags, h *http.Client, header http.Header) (*probe.Server, error) {
 	base := strings.TrimSuffix(strings.TrimSuffix(f.url, "/"), "/v1")
-	s, err := probe.Identify(ctx, h, base, env.Getenv("DRAFTLAB_API_KEY"))
+	s, err := probe.Identify(ctx, h, base, env.Getenv("DRAFTLAB_API_KEY"), header)
 	if err != nil {
 		return nil, withHint(err.Error(), "start one with draftlab serve, or name another by --base-url; a key goes into DRAFTLAB_API_KEY")
 	}

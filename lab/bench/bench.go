@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	}
 	h := client.NewHTTP(conns, cfg.Stall)
 	defer h.CloseIdleConnections()
-	b := &bench{cfg: cfg, client: &client.Client{Base: cfg.Server.Base, HTTP: h, Key: cfg.Server.Key}}
+	b := &bench{cfg: cfg, client: &client.Client{Base: cfg.Server.Base, HTTP: h, Key: cfg.Server.Key, Header: cfg.Server.Header}}
 	environment := measure.ReadEnvironment(cfg.Version)
 	warmup, err := b.warmUp(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 		return nil, err
 	}
 	s.Backend, s.Model, s.Dataset, s.API = string(cfg.Server.Kind), cfg.Server.Model, cfg.Dataset, string(cfg.API)
-	s.ServerVersion = cfg.Server.Version
+	s.ServerVersion, s.ServerInfo = cfg.Server.Version, cfg.Server.Info
 	s.Plan, s.Warmup, s.Environment = cfg.Plan, warmup, environment
 	return s, err
 }

@@ -37,6 +37,7 @@ type backend struct {
 	*httptest.Server
 	mu     sync.Mutex
 	bodies []map[string]any
+	header http.Header // of the last request
 }
 
 func serve(t *testing.T, answer func(w http.ResponseWriter, prompt string, n int64)) *backend {
@@ -53,7 +54,7 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, prompt string, n int
 			t.Error(err)
 		}
 		b.mu.Lock()
-		b.bodies = append(b.bodies, body)
+		b.bodies, b.header = append(b.bodies, body), r.Header
 		b.mu.Unlock()
 		answer(w, body["prompt"].(string), n.Add(1)-1)
 	}))
@@ -71,6 +72,7 @@ func (b *backend) config(plan load.Plan) *Config {
 func TestRun(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { _, _ = io.WriteString(w, well) })
 	cfg := b.config(load.Plan{Concurrency: 2, Requests: 5})
+	cfg.Server.Header, cfg.Server.Info = http.Header{"X-Who": {"me"}}, map[string]any{"steps": 3}
 	var raw bytes.Buffer
 	cfg.Raw, cfg.IgnoreEOS, cfg.Extra = &raw, true, map[string]any{"temperature": .5, "speculative": map[string]any{"steps": 0}}
 	s, err := Run(t.Context(), cfg)
@@ -79,6 +81,9 @@ func TestRun(t *testing.T) {
 	}
 	if s.Completed != 5 || s.Failed != 0 || s.Output != 15 || s.Input != 20 || s.Backend != "openai" || s.ServerVersion != "7" || s.Warmup.Requests != 0 {
 		t.Errorf("%+v", s)
+	}
+	if b.header.Get("X-Who") != "me" || s.ServerInfo["steps"] != 3 {
+		t.Errorf("header %v, server %v", b.header, s.ServerInfo)
 	}
 	var got []string
 	for line := range strings.Lines(raw.String()) {

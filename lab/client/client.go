@@ -104,6 +104,17 @@ type Client struct {
 	Base string // such as http://127.0.0.1:30000
 	HTTP *http.Client
 	Key  string // sent as a bearer token unless it is empty
+
+	Header http.Header // sent with each request
+}
+
+// SetHeader gives a request further headers in place of those that it had; Host, which Go keeps elsewhere, too.
+func SetHeader(r *http.Request, h http.Header) {
+	for k, v := range h {
+		if r.Header[k] = v; k == "Host" && len(v) > 0 {
+			r.Host = v[0]
+		}
+	}
 }
 
 // maxAnswer bounds an answer against a server that never ends, in bytes.
@@ -181,6 +192,7 @@ func (c *Client) post(ctx context.Context, api API, body []byte) (resp *http.Res
 			return nil, w, err
 		}
 		req.Header.Set("Content-Type", "application/json")
+		SetHeader(req, c.Header)
 		if c.Key != "" {
 			req.Header.Set("Authorization", "Bearer "+c.Key)
 		}

@@ -27,7 +27,8 @@ var percentiles = []float64{50, 90, 95, 99}
 type Summary struct {
 	// The setting.
 	Backend, Model, Dataset, API string
-	ServerVersion                string // "" if it does not say
+	ServerVersion                string         // "" if it does not say
+	ServerInfo                   map[string]any // its own account of its settings; nil likewise
 	Plan                         load.Plan
 	Date                         time.Time
 	Warmup                       Warmup
@@ -139,7 +140,7 @@ func (s *Summary) dist(name string) Distribution {
 func (s *Summary) MarshalJSON() ([]byte, error) {
 	t, elapsed := s.Tally, s.Tally.Elapsed
 	doc := map[string]any{
-		"date": s.Date.UTC().Format("20060102-150405"), "backend": s.Backend, "model_id": s.Model, "server_version": s.ServerVersion, "dataset_name": s.Dataset, "endpoint": s.API,
+		"date": s.Date.UTC().Format("20060102-150405"), "backend": s.Backend, "model_id": s.Model, "server_version": s.ServerVersion, "server_info": s.ServerInfo, "dataset_name": s.Dataset, "endpoint": s.API,
 		"seed": s.Plan.Seed, "num_prompts": t.Started, "max_concurrency": s.Plan.Concurrency, "request_rate": rateName(s.Plan.Rate),
 		"duration": elapsed.Seconds(), "completed": s.Completed, "failed": s.Failed, "failures": s.Failures,
 		"late_starts": t.Late, "dropped_starts": t.Dropped, "max_concurrent_requests": t.Peak,

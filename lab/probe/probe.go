@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
+	"draftlab/lab/client"
 	"draftlab/lab/scrape"
 	"draftlab/openai"
 )
@@ -33,15 +35,18 @@ const (
 type Server struct {
 	Base    string // such as http://127.0.0.1:30000
 	Key     string // bearer token, "" for none
+	Header  http.Header
 	HTTP    *http.Client
 	Kind    Kind
-	Model   string // as /v1/models has it, "" if it does not say
-	Version string // "" likewise
+	Model   string         // as /v1/models has it, "" if it does not say
+	Version string         // "" likewise
+	Info    map[string]any // its own account of its settings, without secrets: /server_info or /props; nil likewise
 }
 
-// Identify asks a server what it is. The error is that nothing answers at base.
-func Identify(ctx context.Context, h *http.Client, base, key string) (*Server, error) {
-	s := &Server{Base: base, Key: key, HTTP: h, Kind: OpenAI}
+// Identify asks a server what it is, with a bearer token if key is not empty, and with further headers. The error is that nothing answers
+// at base.
+func Identify(ctx context.Context, h *http.Client, base, key string, header http.Header) (*Server, error) {
+	s := &Server{Base: base, Key: key, Header: header, HTTP: h, Kind: OpenAI}
 	var models openai.ModelList
 	status, err := s.get(ctx, "/v1/models", &models)
 	if err != nil && status == 0 {
@@ -63,6 +68,7 @@ func Identify(ctx context.Context, h *http.Client, base, key string) (*Server, e
 		if info.Limit != "" {
 			s.Kind = Draftlab
 		}
+		s.Info = s.settings(ctx, "/server_info")
 		return s, nil
 	}
 	var props struct {
@@ -71,6 +77,7 @@ func Identify(ctx context.Context, h *http.Client, base, key string) (*Server, e
 	}
 	if _, err := s.get(ctx, "/props", &props); err == nil && props.Defaults != nil {
 		s.Kind, s.Version = LlamaCPP, props.Build
+		s.Info = s.settings(ctx, "/props")
 		return s, nil
 	}
 	if m := s.metrics(ctx); m != nil && m.Has("vllm:") {
@@ -80,6 +87,40 @@ func Identify(ctx context.Context, h *http.Client, base, key string) (*Server, e
 		}
 	}
 	return s, nil
+}
+
+// settings returns a document with what must stay secret hidden, nil if there is none.
+func (s *Server) settings(ctx context.Context, path string) map[string]any {
+	var doc map[string]any
+	if _, err := s.get(ctx, path, &doc); err != nil {
+		return nil
+	}
+	hide(doc)
+	return doc
+}
+
+// secret matches the names of settings that a result must not carry. The tokens of a vocabulary (eos_token) are none of them.
+var secret = regexp.MustCompile(`(?i)(^|[_-])(key|(api|auth|access|hf|bearer)[_-]?token|token|secret|password|authorization)s?$`)
+
+// vocabulary matches the names of a vocabulary's tokens.
+var vocabulary = regexp.MustCompile(`(?i)(bos|eos|eot|pad|unk|sep|cls|mask|image|audio|stop|think)[a-z_]*tokens?$`)
+
+// hide replaces the texts of secrets, at any depth.
+func hide(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			if text, ok := x.(string); ok && text != "" && secret.MatchString(k) && !vocabulary.MatchString(k) {
+				v[k] = "(hidden)"
+			} else {
+				hide(x)
+			}
+		}
+	case []any:
+		for _, x := range v {
+			hide(x)
+		}
+	}
 }
 
 // maxBody bounds what is read of an answer.
@@ -99,6 +140,7 @@ func (s *Server) ask(ctx context.Context, method, path string) (status int, body
 	if err != nil {
 		return 0, nil, err
 	}
+	client.SetHeader(req, s.Header)
 	if s.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.Key)
 	}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,13 +22,13 @@ func stub(t *testing.T, answers map[string]string) *Server {
 		switch {
 		case !ok:
 			w.WriteHeader(404)
-		case r.Header.Get("Authorization") != "Bearer sesame":
+		case r.Header.Get("Authorization") != "Bearer sesame" || r.Header.Get("X-Who") != "me" || r.Host != "model.test":
 			w.WriteHeader(401)
 		}
 		_, _ = io.WriteString(w, text)
 	}))
 	t.Cleanup(s.Close)
-	got, err := Identify(t.Context(), s.Client(), s.URL, "sesame")
+	got, err := Identify(t.Context(), s.Client(), s.URL, "sesame", http.Header{"X-Who": {"me"}, "Host": {"model.test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +86,27 @@ func TestIdentifyAndCount(t *testing.T) {
 	}
 }
 
+// TestInfoKeepsSecrets: results travel, and a server's account of itself has its keys.
+func TestInfoKeepsSecrets(t *testing.T) {
+	s := stub(t, map[string]string{"/v1/models": models, "/server_info": `{"version":"0.5","api_key":"k1","admin_api_key":null,"hf_token":"k2",
+		"max_total_num_tokens":7,"tokenizer_path":"m","eos_token":"</s>","internal_states":[{"auth":{"password":"k3"},"attn_token":"k4"}]}`})
+	text, err := json.Marshal(s.Info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"admin_api_key":null,"api_key":"(hidden)","eos_token":"\u003c/s\u003e","hf_token":"(hidden)","internal_states":[{"attn_token":"(hidden)","auth":{"password":"(hidden)"}}],"max_total_num_tokens":7,"tokenizer_path":"m","version":"0.5"}`
+	if string(text) != want {
+		t.Errorf("%s\nwant %s", text, want)
+	}
+}
+
 func TestIdentifyFails(t *testing.T) {
-	if _, err := Identify(t.Context(), http.DefaultClient, "http://127.0.0.1:1", ""); err == nil || !strings.Contains(err.Error(), "nothing answers") {
+	if _, err := Identify(t.Context(), http.DefaultClient, "http://127.0.0.1:1", "", nil); err == nil || !strings.Contains(err.Error(), "nothing answers") {
 		t.Error(err)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }))
 	defer s.Close()
-	if _, err := Identify(context.Background(), s.Client(), s.URL, ""); err == nil || !strings.Contains(err.Error(), "API key") {
+	if _, err := Identify(context.Background(), s.Client(), s.URL, "", nil); err == nil || !strings.Contains(err.Error(), "API key") {
 		t.Error(err)
 	}
 }
