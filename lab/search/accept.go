@@ -1,0 +1,127 @@
+package search
+
+import (
+	"math"
+	"slices"
+
+	"draftlab/lab/costmodel"
+)
+
+// drafts is how often drafts are accepted: at depth k+1, of the sequences whose draft at depth k was.
+type drafts []float64
+
+// ofChain takes the rates from a chain's histogram; nil if it has no cycles. Depths that were never reached have the rate before them.
+func ofChain(histogram []int64) (d drafts) {
+	alive := int64(0)
+	for _, n := range histogram {
+		alive += n
+	}
+	if alive == 0 {
+		return nil
+	}
+	for _, n := range histogram[:len(histogram)-1] {
+		if alive == 0 {
+			d = append(d, d[len(d)-1])
+			continue
+		}
+		d = append(d, float64(alive-n)/float64(alive))
+		alive -= n
+	}
+	return d
+}
+
+// rate is that of a depth, from 1; past the deepest that was seen it stays.
+func (d drafts) rate(depth int) float64 { return d[min(depth, len(d))-1] }
+
+// chains are what the measured chains tell of acceptance, the shallowest first.
+type chains []counted
+
+// counted is a chain's acceptance on a set of prompts, nil where nothing was counted.
+type counted struct {
+	steps int
+	d     drafts
+}
+
+// at returns the rates in cycles of a depth. A chain has those of all shallower ones in it, but not quite: shallow cycles are more often
+// of text that is easy to guess, which deep ones skip in one go (rates are some hundredths higher for it). So rates
+// are taken from the measured chains on both sides of the depth, by the logarithms of their own.
+func (c chains) at(steps int) drafts {
+	up := slices.IndexFunc(c, func(k counted) bool { return k.steps >= steps })
+	switch {
+	case up < 0:
+		return c[len(c)-1].d
+	case up == 0 || c[up].steps == steps:
+		return c[up].d
+	}
+	low, high := c[up-1], c[up]
+	share := math.Log(float64(steps)/float64(low.steps)) / math.Log(float64(high.steps)/float64(low.steps))
+	mixed := slices.Clone(high.d)
+	for k := range low.d {
+		mixed[k] += (1 - share) * (low.d[k] - mixed[k])
+	}
+	return mixed
+}
+
+// siblings is how much of what a draft misses its siblings catch, where no tree has been measured: n candidates leave n^−siblings of
+// the misses. It is the middle of what package costmodel takes from published drafters.
+const siblings = 0.6
+
+// length returns the accept length of a shape: one and the chance of each node to be on the accepted path. A tree's nodes are those that a
+// drafter would choose if every cycle were the average one: of each level the topk likeliest grow topk children each, and of all
+// that grew, the likeliest make the tree.
+func (d drafts) length(s costmodel.Shape, siblings float64) float64 {
+	level, all := []float64{1}, []float64(nil)
+	for depth := 1; depth <= s.Steps; depth++ {
+		miss := 1 - d.rate(depth)
+		var next []float64
+		for _, p := range level {
+			before := 1.0
+			for child := 1; child <= s.TopK; child++ {
+				after := math.Pow(float64(child), -siblings)
+				share := miss * (before - after) // of what the elder ones missed
+				if child == 1 {
+					share = 1 - miss
+				}
+				next, before = append(next, p*share), after
+			}
+		}
+		all = append(all, next...)
+		level = likeliest(next, s.TopK)
+	}
+	total := 1.0
+	for _, p := range likeliest(all, s.DraftTokens-1) {
+		total += p
+	}
+	return total
+}
+
+// likeliest returns the n greatest.
+func likeliest(p []float64, n int) []float64 {
+	p = slices.Clone(p)
+	slices.SortFunc(p, func(a, b float64) int {
+		switch {
+		case a > b:
+			return -1
+		case a < b:
+			return 1
+		}
+		return 0
+	})
+	return p[:min(n, len(p))]
+}
+
+// most bounds the exponent of siblings: four candidates would leave a four-hundredth of the misses.
+const mostSiblings = 4.3
+
+// fitSiblings finds the exponent that gives a tree the accept length that it had, or the nearest that there is.
+func (d drafts) fitSiblings(s costmodel.Shape, length float64) float64 {
+	lo, hi := 0.0, mostSiblings
+	for range 40 {
+		if mid := (lo + hi) / 2; d.length(s, mid) < length {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return (lo + hi) / 2
+}

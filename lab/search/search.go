@@ -1,0 +1,231 @@
+// Package search decides which arms of a campaign to measure. [Grid] measures all, [Random] a random choice of them, and [Guided]
+// measures a few, has package costmodel fitted to those, foretells the others, and measures only what may still be the best.
+// [Forecast] is the foretelling, and [Score] holds it to what was measured.
+//
+// The package is pure (invariant 5): it measures nothing and reads no clock. It chooses no winner: whoever measures does,
+// and confirms it.
+package search
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"draftlab/lab/trial"
+)
+
+// Search says what to measure next.
+type Search interface {
+	// Next returns the arms to measure now, given all that have been measured, and none once the search is over. The caller
+	// measures them all before it asks again; one that failed counts as measured, without pairs.
+	Next(done []Measured) []trial.Arm
+}
+
+// Pair is a request of an arm beside one of the plain arm on the same prompt.
+type Pair struct {
+	Prompt  string
+	Speedup float64 // logarithm of the ratio of their speeds, output tokens after the first a second
+	Cycle   float64 // logarithm of the time of a pass over that of a plain one
+	Tokens  int     // of the arm's output, after the first chunk
+	Passes  int     // in which they came
+	// Histogram counts cycles by the drafts that they accepted.
+	Histogram []int64
+}
+
+// Measured is what has been seen of an arm.
+type Measured struct {
+	trial.Arm
+	Pairs []Pair
+	// Shares are the parts of a cycle that the server's ledger gives its phases, without those of prompts; nil if it keeps none.
+	Shares map[string]float64
+}
+
+// listed is a fixed choice, measured all at once.
+type listed []trial.Arm
+
+// Grid measures every arm.
+func Grid(arms []trial.Arm) Search { return listed(arms) }
+
+// Random measures so many arms, chosen at random.
+func Random(arms []trial.Arm, most int, rng *rand.Rand) Search {
+	chosen := slices.Clone(arms)
+	rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+	return listed(chosen[:min(most, len(chosen))])
+}
+
+func (l listed) Next(done []Measured) []trial.Arm { return unmeasured(l, done) }
+
+// unmeasured are the arms of which nothing is known.
+func unmeasured(arms []trial.Arm, done []Measured) (left []trial.Arm) {
+	for _, a := range arms {
+		if !slices.ContainsFunc(done, func(m Measured) bool { return m.Name == a.Name }) {
+			left = append(left, a)
+		}
+	}
+	return left
+}
+
+// Guided is the search by a model. Arms that differ in more than their shape (drafter, flags, environment) each have a model of
+// their own.
+type Guided struct {
+	arms []trial.Arm
+	most int
+	// Predictions are those that were made, of each arm and quantity the last before it was measured. Made is the caller's to fill in.
+	Predictions []trial.Prediction
+}
+
+// batch is how many contenders are measured before the model is fitted again: with more, time goes to arms that the first of them
+// would have ruled out.
+const batch = 2
+
+// NewGuided returns a search that measures at most so many arms; 0 is a fifth of them, and some more than it takes to begin with.
+func NewGuided(arms []trial.Arm, most int) *Guided {
+	if most == 0 {
+		most = max(len(arms)/5, len(seeds(arms))+batch)
+	}
+	return &Guided{arms: arms, most: most}
+}
+
+// Next measures first what a model can be fitted to, and then contenders: arms whose speed-up may, by the upper bound that was
+// foretold, reach the best lower bound of any, those first that may be fastest.
+func (g *Guided) Next(done []Measured) []trial.Arm {
+	if first := unmeasured(seeds(g.arms), done); len(first) > 0 && len(done) < g.most {
+		return first[:min(len(first), g.most-len(done))]
+	}
+	left := unmeasured(g.arms, done)
+	g.foretell(left, done)
+	best := math.Inf(-1)
+	for _, m := range done {
+		if low, ok := m.lower(); ok {
+			best = max(best, low)
+		}
+	}
+	upper := map[string]float64{}
+	for i := range g.Predictions {
+		if p := &g.Predictions[i]; p.Quantity == Speedup {
+			upper[p.Arm] = *p.High
+			if slices.ContainsFunc(left, func(a trial.Arm) bool { return a.Name == p.Arm }) {
+				best = max(best, *p.Low)
+			}
+		}
+	}
+	contenders := slices.DeleteFunc(left, func(a trial.Arm) bool {
+		high, ok := upper[a.Name]
+		return ok && high < best // of what cannot be foretold anything may be true
+	})
+	rank := func(a trial.Arm) float64 {
+		if high, ok := upper[a.Name]; ok {
+			return high
+		}
+		return math.Inf(1)
+	}
+	slices.SortStableFunc(contenders, func(a, b trial.Arm) int {
+		switch x, y := rank(a), rank(b); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	return contenders[:max(0, min(len(contenders), batch, g.most-len(done)))]
+}
+
+// foretell replaces the predictions of what is still to be measured.
+func (g *Guided) foretell(left []trial.Arm, done []Measured) {
+	waiting := map[string]bool{}
+	for _, a := range left {
+		waiting[a.Name] = true
+	}
+	g.Predictions = slices.DeleteFunc(g.Predictions, func(p trial.Prediction) bool { return waiting[p.Arm] })
+	for _, group := range groups(left) {
+		var known []Measured
+		for _, m := range done {
+			if kin(m.Arm) == kin(group[0]) {
+				known = append(known, m)
+			}
+		}
+		f, err := NewForecast(known)
+		if err != nil {
+			continue // there is too little to fit, and the group's arms stay contenders
+		}
+		for _, a := range group {
+			g.Predictions = append(g.Predictions, f.Predict(a)...)
+		}
+	}
+}
+
+// kin is what arms have in common that one model is for: all but the shape.
+func kin(a trial.Arm) string {
+	k := a.Knobs
+	k.Steps, k.TopK, k.DraftTokens = 0, 0, 0
+	text, err := json.Marshal(k)
+	if err != nil {
+		panic("search: " + err.Error()) // knobs come from files of this kind
+	}
+	return string(text)
+}
+
+// groups cuts arms by what they have in common.
+func groups(arms []trial.Arm) (out [][]trial.Arm) {
+	place := map[string]int{}
+	for _, a := range arms {
+		k := kin(a)
+		if _, ok := place[k]; !ok {
+			place[k] = len(out)
+			out = append(out, nil)
+		}
+		out[place[k]] = append(out[place[k]], a)
+	}
+	return out
+}
+
+// seeds are the arms that a model can be fitted to, of each group: its deepest chain, which has the acceptance of all shallower ones in
+// it, its shallowest and one in between, a largest tree and a smallest, of middling depth, so that what is foretold lies between what was seen.
+func seeds(arms []trial.Arm) (out []trial.Arm) {
+	for _, group := range groups(arms) {
+		var chains, trees []trial.Arm
+		for _, a := range group {
+			if isChain(a) {
+				chains = append(chains, a)
+			} else {
+				trees = append(trees, a)
+			}
+		}
+		slices.SortStableFunc(chains, func(a, b trial.Arm) int { return b.Steps - a.Steps })
+		out = append(out, spread(chains)...)
+		out = append(out, sizes(trees)...)
+	}
+	return out
+}
+
+// spread are the deepest, the shallowest, and of the others the one whose depth is nearest the middle on a scale of ratios.
+func spread(chains []trial.Arm) []trial.Arm {
+	if len(chains) < 4 {
+		return chains
+	}
+	deep, shallow := chains[0], chains[len(chains)-1]
+	middle := math.Log(float64(deep.Steps)*float64(shallow.Steps)) / 2
+	between := slices.MinFunc(chains[1:len(chains)-1], func(a, b trial.Arm) int {
+		return cmp.Compare(math.Abs(math.Log(float64(a.Steps))-middle), math.Abs(math.Log(float64(b.Steps))-middle))
+	})
+	return []trial.Arm{deep, shallow, between}
+}
+
+// sizes are a tree of the most nodes and one of the fewest, of each the one of middling depth.
+func sizes(trees []trial.Arm) (out []trial.Arm) {
+	if len(trees) < 3 {
+		return trees
+	}
+	bySize := func(a, b trial.Arm) int { return a.DraftTokens - b.DraftTokens }
+	for _, tokens := range []int{slices.MaxFunc(trees, bySize).DraftTokens, slices.MinFunc(trees, bySize).DraftTokens} {
+		alike := slices.DeleteFunc(slices.Clone(trees), func(a trial.Arm) bool { return a.DraftTokens != tokens })
+		slices.SortStableFunc(alike, func(a, b trial.Arm) int { return a.Steps - b.Steps })
+		if a := alike[len(alike)/2]; len(out) == 0 || out[0].DraftTokens != tokens {
+			out = append(out, a)
+		}
+	}
+	return out
+}
