@@ -177,7 +177,7 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	if err := cmp.Or(err, out.finish()); err != nil {
 		return contextHint(err, e)
 	}
-	doc := report(e, f, &req, &res, load, out.text.String())
+	doc := newGeneration(e, f, &req, &res, load, out.text.String())
 	if wantsJSON(cmd) {
 		return ui.JSON(env.Stdout, doc)
 	}
@@ -336,8 +336,8 @@ func (o *output) finish() error {
 	return err
 }
 
-// report makes the JSON document.
-func report(e *engine.Engine, f *generateFlags, req *engine.Request, res *engine.Result, load time.Duration, text string) *generation {
+// newGeneration makes the JSON document.
+func newGeneration(e *engine.Engine, f *generateFlags, req *engine.Request, res *engine.Result, load time.Duration, text string) *generation {
 	info := e.Device().Info()
 	g := &generation{
 		Model: f.model, RandomWeights: e.Tokenizer() == nil, Text: text,

@@ -28,6 +28,7 @@ standard output and progress to standard error; with --json the result is one JS
 		newProfile(env),
 		newExplain(env),
 		newPredict(env),
+		newReport(env),
 		newDoctor(env),
 		newVersion(env),
 	)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"draftlab/internal/ui"
+	"draftlab/lab/report"
+)
+
+func newReport(env *Env) *cobra.Command {
+	out := ""
+	cmd := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Make one HTML page of a campaign",
+		Long: `Report renders what draftlab tune --out DIR has stored as one page that stands alone: the answer with its interval,
+speed against prediction, where a cycle's time goes, acceptance by position, what verification costs by its rows, why
+that is so, what ran when, the verdict log, the environment, and the commands to do it again. It measures nothing,
+and the same directory gives the same page. A browser needs no network for it, and no script.
+
+The JSON document is what the page was made of: {"file", "source", "result", "campaign", "explanation", "boots",
+"trials", "verdicts", "predictions"}. "result" is result.json, "explanation" what draftlab explain says of it.` + exitHelp,
+		Example: `  draftlab report tuned
+  draftlab report tuned --out page.html`,
+		Args: exactlyOne("a campaign's directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := report.Read(args[0])
+			if errors.Is(err, fs.ErrNotExist) {
+				return withHint(err.Error(), "name the directory of a campaign: draftlab tune --out DIR makes one")
+			}
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = filepath.Join(args[0], "report.html")
+			}
+			var page bytes.Buffer
+			if err := report.Write(&page, d); err != nil {
+				return err
+			}
+			if err := os.WriteFile(out, page.Bytes(), 0o644); err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return ui.JSON(env.Stdout, struct {
+					File string `json:"file"`
+					*report.Data
+				}{out, d})
+			}
+			_, err = fmt.Fprintln(env.Stdout, ui.Clean(out))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "write the page to `FILE` (default DIR/report.html)")
+	return cmd
+}

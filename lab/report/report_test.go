@@ -1,0 +1,288 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"draftlab/lab/trial"
+)
+
+func write(t testing.TB, d *Data) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// elements are all that a report is made of: nothing that runs, and nothing that fetches.
+var elements = strings.Fields(`html head meta title style body a header p h1 h2 dl div dt dd strong span nav ul ol li main section figure figcaption
+	svg desc line rect path circle text details summary table caption thead tbody tr th td pre code footer`)
+
+// checkPage holds a page to what every one must be: a well-formed document of known elements, none of which can act or fetch, with names
+// for all pictures and a table beside each.
+func checkPage(t testing.TB, html string) {
+	t.Helper()
+	dec := xml.NewDecoder(strings.NewReader(html))
+	ids, named := map[string]int{}, []string{}
+	figures, tables, svgs := 0, 0, 0
+	depth := ""
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			line, column := dec.InputPos()
+			t.Fatalf("line %d, column %d: %v", line, column, err)
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		name := e.Name.Local
+		if !slices.Contains(elements, name) {
+			t.Errorf("an element %s", name)
+		}
+		attrs := map[string]string{}
+		for _, a := range e.Attr {
+			attrs[a.Name.Local] = a.Value
+			switch key := a.Name.Local; {
+			case strings.HasPrefix(key, "on"), key == "src", key == "style", key == "action":
+				t.Errorf("%s has %s=%q", name, key, a.Value)
+			case key == "href" && !strings.HasPrefix(a.Value, "#"):
+				t.Errorf("a link out of the page: %q", a.Value)
+			case key == "id":
+				ids[a.Value]++
+			case key == "aria-labelledby":
+				named = append(named, strings.Fields(a.Value)...)
+			}
+		}
+		switch name {
+		case "figure":
+			figures++
+			depth = "figure"
+		case "table":
+			if depth == "figure" {
+				tables++
+			}
+			depth = ""
+		case "svg":
+			if svgs++; attrs["role"] != "img" || attrs["aria-labelledby"] == "" {
+				t.Errorf("a picture without a name: %v", attrs)
+			}
+		}
+	}
+	for _, id := range named {
+		if ids[id] == 0 {
+			t.Errorf("a name by #%s, which is not there", id)
+		}
+	}
+	for id, n := range ids {
+		if n > 1 {
+			t.Errorf("#%s is there %d times", id, n)
+		}
+	}
+	if tables != figures || svgs != 2*figures {
+		t.Errorf("%d figures have %d tables and %d pictures; want a table and two pictures each", figures, tables, svgs)
+	}
+}
+
+func TestRich(t *testing.T) {
+	d := rich(t)
+	html := write(t, d)
+	checkPage(t, html)
+	for _, want := range []string{
+		"steps-2, NCCL writes 1.12× as many tokens a second as plain decoding (95\u00a0% interval 1.09 – 1.15, 48 pairs)",
+		"CUDA out of memory", "cuda_graph_max_bs", "rewritten with speculative decoding", "NCCL INFO NCCL_ALGO set by environment to Ring.",
+		"missing", "✗ refuted", "✓ supported", "! failed", "3 of 4 intervals hold", "not measured", "LL128", "python3 -m sglang.launch_server", "NCCL_PROTO: [LL, LL128]", "300 trials of 6 arms, 4 of which failed, on 3 starts of the server",
+		d.Explanation.Findings[0].Code, d.Explanation.Findings[1].Text, "steps-5 was left after 24 of 48 pairs",
+	} {
+		if !strings.Contains(html, strings.ReplaceAll(want, "'", "&#39;")) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if n := strings.Count(html, "<figure>"); n != 6 {
+		t.Errorf("%d figures", n)
+	}
+	if again := write(t, rich(t)); again != html {
+		t.Error("the same data made another page")
+	}
+}
+
+// Each part says in words that its data is absent.
+func TestBare(t *testing.T) {
+	d, err := FromResult([]byte(`{"verdict": "undecided", "baseline": "plain", "arms": [{"name": "plain"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	html := write(t, d)
+	checkPage(t, html)
+	for _, want := range []string{
+		"Undecided: no arm is faster than plain decoding beyond doubt.", "The campaign raised no warnings.", "No arm was compared", "No output was long enough",
+		"keeps no ledger", "No arm&#39;s server told", "Verify times of two row counts", "No cost model could be fitted: ", "Nothing was predicted",
+		"neither trials nor starts", "No hypotheses were stated.", "The result names no environment.", "draftlab report",
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(html, "<svg") || strings.Contains(html, "<table") {
+		t.Error("an empty chart or table")
+	}
+}
+
+// hostile are strings that come from servers and files.
+var hostile = []string{
+	`</title></style></svg><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "]]><!--", "&amp;&#60;script&#62;",
+	"\x1b[31mred\x1b[0m\x00\x07", "abc\u202egnp.exe\u2066", "\xff\xfe\xc3(", strings.Repeat("A long name without a blank ", 50), strings.Repeat("W", 3000),
+	"javascript:alert(1)", "{{.Style}}", "日本語の名前がとても長いのでここで切れるはず", "", "\u0300\u0301\u0302", "a\u2028b\u0085c\uFFFE",
+}
+
+func TestHostile(t *testing.T) {
+	for _, s := range hostile {
+		html := write(t, poisoned(t, s))
+		checkPage(t, html)
+		if strings.ContainsAny(html, "\x00\x1b\x07\u202e\u2066\u0085\uFFFE") {
+			t.Errorf("%q: a control character in the page", s)
+		}
+	}
+}
+
+// poisoned is the rich campaign with a string in the place of every one.
+func poisoned(t testing.TB, s string) *Data {
+	d := rich(t)
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc any
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]bool{"verdict": true, "baseline": true, "stage": true, "quantity": true, "drafter": true}
+	var walk func(key string, v any) any
+	walk = func(key string, v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			out := map[string]any{}
+			for k, x := range v {
+				if key == "acceptance" || key == "phase_ms" || key == "environment" || key == "env" {
+					out[s+k] = walk(k, x)
+				} else {
+					out[k] = walk(k, x)
+				}
+			}
+			return out
+		case []any:
+			for i := range v {
+				v[i] = walk(key, v[i])
+			}
+		case string:
+			if !kept[key] && !strings.HasPrefix(v, "2026-11-30T") { // moments stay
+				return s + v
+			}
+		}
+		return v
+	}
+	if text, err = json.Marshal(walk("", doc)); err != nil {
+		t.Fatal(err)
+	}
+	out := new(Data)
+	if err := json.Unmarshal(text, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func FuzzResult(f *testing.F) {
+	f.Add([]byte(rich(f).Result), []byte(`{"arm":"plain","stage":"measure","sample":{"start_unix_ns":1,"end_ns":5}}`))
+	f.Add([]byte(`{"arms":[{"name":"\u0000<b>","speedup":{"estimate":1e308,"low":-1,"high":1e-308},"tok_s":{"median":1e308},"phase_ms":{"verify":1e308,"x":1e308}}]}`), []byte(`{"sample":{"start_unix_ns":-9223372036854775808,"end_ns":9223372036854775807}}`))
+	f.Fuzz(func(t *testing.T, result, trials []byte) {
+		d, err := FromResult(result)
+		if err != nil {
+			return
+		}
+		_ = d.readTrials(bytes.NewReader(trials)) // what came before an error counts
+		checkPage(t, write(t, d))
+	})
+}
+
+func TestHeadline(t *testing.T) {
+	pair := func(verdict, confirm string) string {
+		return `{"verdict": "` + verdict + `", "baseline": "plain", "arms": [{"name": "plain"},
+			{"name": "a", "speedup": {"estimate": 1.5, "low": 0.9, "high": 2.5, "confidence": 0.95, "pairs": 6}},
+			{"name": "b", "speedup": {"estimate": 1.1, "low": 1.05, "high": 1.2, "confidence": 0.9, "pairs": 12}}],
+			"best": {"name": "b"}, "speedup": {"estimate": 1.08, "low": null, "high": null, "pairs": 4}, "confirm": ` + confirm + `}`
+	}
+	for _, c := range []struct{ result, want string }{
+		{pair("faster", "null"), "Speculation pays here: b writes 1.08× as many tokens a second as plain decoding (4 pairs, too few for an interval)."},
+		{pair("undecided", "null"), "Undecided: no arm is faster than plain decoding beyond doubt; the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
+		{pair("none-faster", "null"), "Speculation does not pay here: no arm is faster than plain decoding; the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
+		{pair("not-confirmed", `{"arm": "b", "speedup": {"estimate": 0.99, "low": 0.9, "high": 1.1, "confidence": 0.95, "pairs": 9}}`), "Not confirmed: b seemed faster than plain decoding, but measured again it was 0.99× (95\u00a0% interval 0.90 – 1.10)."},
+		{pair("not-confirmed", `{"arm": "b", "speedup": null}`), "Not confirmed: an arm seemed faster than plain decoding, but measuring it again gave no usable pair."},
+		{pair("strange", "null"), "The campaign has no verdict of a kind that this report knows (\"strange\"); the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
+	} {
+		d, err := FromResult([]byte(c.result))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := parseResult(d.Result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&page{d, r}).headline(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("result.json", `{"arms": 3}`)
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "result.json: not a campaign's result") {
+		t.Errorf("a result of another kind: %v", err)
+	}
+	put("result.json", `{"totals": {}}`)
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "it has no arms") {
+		t.Errorf("a ledger in the place of a result: %v", err)
+	}
+	put("result.json", `{"arms": [{"name": "plain"}]}`)
+	if d, err := Read(dir); err != nil || len(d.Trials) != 0 {
+		t.Errorf("without samples: %v", err)
+	}
+	put("samples.jsonl", `{"boot":2,"stage":"confirm","arm":"plain","bandwidth_bytes_s":3e10,"sample":{"start_unix_ns":1000000000,"end_ns":2000000000,"first_ns":1,"last_ns":1000000001,"output_tokens":11,"chunks":[{"tokens":1}]}}
+{"arm":"plain","sample":{"error":"gone"}}
+`)
+	d, err := Read(dir)
+	if err != nil || len(d.Trials) != 2 {
+		t.Fatalf("%v, %d trials", err, len(d.Trials))
+	}
+	if m := d.Trials[0]; m.TokS != 10 || m.Bandwidth != 30 || m.End.Sub(m.Start).Seconds() != 2 || m.Stage != trial.Confirm || m.Boot != 2 || m.Failed {
+		t.Errorf("read %+v", m)
+	}
+	if !d.Trials[1].Failed {
+		t.Error("a failed request is not marked")
+	}
+	put("samples.jsonl", `{"arm":"plain","sample":{}}`+"\n{broken")
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "samples.jsonl: trial 2") {
+		t.Errorf("a broken line: %v", err)
+	}
+}

@@ -1,0 +1,310 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"draftlab/lab/trial"
+)
+
+// headline is the answer in a sentence.
+func (p *page) headline() string {
+	r := p.result
+	switch {
+	case r.Verdict == "faster" && r.Best != nil && r.Speedup != nil:
+		return fmt.Sprintf("Speculation pays here: %s writes %s as many tokens a second as plain decoding%s.", r.Best.Name, times(r.Speedup.Estimate), r.Speedup.evidence())
+	case r.Verdict == "not-confirmed" && r.Confirm != nil && r.Confirm.Speedup != nil:
+		return fmt.Sprintf("Not confirmed: %s seemed faster than plain decoding, but measured again it was %s.", r.Confirm.Arm, r.Confirm.Speedup.words())
+	case r.Verdict == "not-confirmed":
+		return "Not confirmed: an arm seemed faster than plain decoding, but measuring it again gave no usable pair."
+	case r.Verdict == "none-faster":
+		return "Speculation does not pay here: no arm is faster than plain decoding" + p.nearest() + "."
+	case r.Verdict == "undecided":
+		return "Undecided: no arm is faster than plain decoding beyond doubt" + p.nearest() + "."
+	}
+	return fmt.Sprintf("The campaign has no verdict of a kind that this report knows (%q)%s.", r.Verdict, p.nearest())
+}
+
+// nearest names the arm whose interval reaches up the furthest with its lower end.
+func (p *page) nearest() string {
+	var best *armResult
+	least := func(a *armResult) float64 {
+		if a.Speedup.Low == nil {
+			return 0
+		}
+		return *a.Speedup.Low
+	}
+	for i := range p.result.Arms {
+		if a := &p.result.Arms[i]; a.Speedup != nil && (best == nil || least(a) > least(best)) {
+			best = a
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return fmt.Sprintf("; the nearest is %s at %s", best.Name, best.Speedup.words())
+}
+
+// evidence is an interval in brackets, for after an estimate.
+func (r *ratio) evidence() string {
+	if r.Low == nil || r.High == nil {
+		return fmt.Sprintf(" (%d pairs, too few for an interval)", r.Pairs)
+	}
+	return fmt.Sprintf(" (%s interval %s, %d pairs)", level(r.Confidence), between(r.Low, r.High, 2), r.Pairs)
+}
+
+func (p *page) headlineShort() string {
+	if p.result.Verdict == "faster" && p.result.Best != nil && p.result.Speedup != nil {
+		return p.result.Best.Name + " " + times(p.result.Speedup.Estimate)
+	}
+	return strings.ReplaceAll(p.result.Verdict, "-", " ")
+}
+
+// facts are the key figures under the headline.
+func (p *page) facts() (out []fact) {
+	r := p.result
+	add := func(name, value, note string) { out = append(out, fact{name, value, note}) }
+	shown := r.arm(r.best())
+	if shown == nil && r.Confirm != nil {
+		shown = r.arm(r.Confirm.Arm)
+	}
+	if r.Speedup != nil {
+		add("speed-up", times(r.Speedup.Estimate), level(r.Speedup.Confidence)+": "+between(r.Speedup.Low, r.Speedup.High, 2))
+	}
+	if base := r.arm(r.Baseline); base != nil && base.TokS != nil {
+		add(base.Name, short(base.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", short(base.TokS.P25), short(base.TokS.P75)))
+	}
+	if shown != nil && shown.TokS != nil {
+		add(shown.Name, short(shown.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", short(shown.TokS.P25), short(shown.TokS.P75)))
+		if shown.Accept > 1 {
+			add("accept length", fmt.Sprintf("%.2f", shown.Accept), "tokens a cycle")
+		}
+	}
+	out = append(out, p.outputsFact())
+	if b := r.Bandwidth; b != nil {
+		add("memory beside the pairs", short(b.Median)+" GB/s", fmt.Sprintf("quartiles %s – %s", short(b.P25), short(b.P75)))
+	}
+	if r.ElapsedS > 0 {
+		add("took", seconds(r.ElapsedS), fmt.Sprintf("%d arms", len(r.Arms)))
+	}
+	return out
+}
+
+func (p *page) outputsFact() fact {
+	compared, different := 0, 0
+	for _, a := range p.result.Arms {
+		if a.Name != p.result.Baseline {
+			compared, different = compared+a.Compared, different+len(a.Different)
+		}
+	}
+	switch {
+	case compared == 0:
+		return fact{"outputs", "not compared", "with plain decoding's"}
+	case !p.result.Lossless || different > 0:
+		return fact{"outputs", "DIFFER", "from plain decoding's; see the doubts"}
+	}
+	return fact{"outputs", "identical", fmt.Sprintf("%d compared with plain decoding's", compared)}
+}
+
+func (p *page) doubts() section {
+	s := section{ID: "doubts", Title: "Doubts", Notes: p.result.Warnings}
+	if len(s.Notes) == 0 {
+		s.Text = []string{"The campaign raised no warnings."}
+	}
+	return s
+}
+
+func (p *page) findings() section {
+	s := section{ID: "findings", Title: "Why"}
+	e := p.Explanation
+	if e == nil {
+		s.Text = []string{"No cost model could be fitted: " + p.Unexplained + "."}
+		return s
+	}
+	for _, f := range e.Findings {
+		s.Entries = append(s.Entries, entry{Title: f.Text, Code: f.Code})
+	}
+	if len(s.Entries) == 0 {
+		s.Text = append(s.Text, "The cost model of lab/explain finds nothing to say about these figures.")
+	}
+	for _, w := range e.Warnings {
+		s.Notes = append(s.Notes, w.Text+" ["+w.Code+"]")
+	}
+	return s
+}
+
+// chains is what the fitted model says of chains of every depth.
+func (p *page) chains() *table {
+	if p.Explanation == nil || len(p.Explanation.Predictions) == 0 {
+		return nil
+	}
+	t := &table{Caption: "What the fitted model says of chains of each depth, measured or not (90 % intervals)", Columns: []column{{"chain", false}, {"cycle, ms", true}, {"accept length", true}, {"break-even", true}, {"tok/s", true}, {"interval", true}, {"speed-up", true}}}
+	for _, q := range p.Explanation.Predictions {
+		row := []string{q.Shape.String(), short(q.CycleMs), "", fmt.Sprintf("%.2f", q.BreakEven), "", "", ""}
+		if q.AcceptLength != nil {
+			row[2] = fmt.Sprintf("%.2f", *q.AcceptLength)
+		}
+		if q.TokS != nil {
+			row[4] = short(*q.TokS)
+		}
+		if q.TokSInterval != nil {
+			row[5] = short(q.TokSInterval[0]) + " – " + short(q.TokSInterval[1])
+		}
+		if q.Speedup != nil {
+			row[6] = times(*q.Speedup)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// predictions are those that were made before measuring, with their scores.
+func (p *page) predictions() section {
+	s := section{ID: "predictions", Title: "Predictions and how they fared"}
+	if len(p.Predictions) == 0 {
+		s.Text = []string{"Nothing was predicted before it was measured."}
+		return s
+	}
+	t := &table{Caption: "Predictions made before measuring", Columns: []column{{"arm", false}, {"quantity", false}, {"predicted", true}, {"interval", true}, {"measured", true}, {"its interval", true}, {"off by", true}, {"inside", false}}}
+	scored, inside := 0, 0
+	for _, q := range p.Predictions {
+		row := []string{q.Arm, strings.ReplaceAll(q.Quantity, "_", " "), short(q.Estimate), between(q.Low, q.High, 2), "not measured", "", "", ""}
+		if m := q.Measured; m != nil {
+			row[4], row[5], row[6] = short(m.Estimate), between(m.Low, m.High, 2), signedPercent(q.Estimate/m.Estimate-1)
+			if q.Low != nil && q.High != nil {
+				scored++
+				row[7] = "no"
+				if *q.Low <= m.Estimate && m.Estimate <= *q.High {
+					inside++
+					row[7] = "yes"
+				}
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if scored > 0 {
+		s.Text = []string{fmt.Sprintf("%d of %d intervals hold what was measured afterwards.", inside, scored)}
+	} else {
+		s.Text = []string{"None of these was measured with an interval to score it by."}
+	}
+	s.Tables = []*table{t}
+	return s
+}
+
+func (p *page) timelineSection() section {
+	s := part("time", "Timeline", p.timeline(), "What ran when. Speeds that move together with the memory's are the machine's doing, not an arm's.",
+		"The directory holds neither trials nor starts, so there is no timeline.")
+	if t := bootRows(p.Boots); t != nil {
+		s.Tables = append(s.Tables, t)
+	}
+	for i := range p.Boots {
+		if b := &p.Boots[i]; b.Cause != "" && len(b.Lines) > 0 {
+			s.Code = append(s.Code, code{fmt.Sprintf("Start %d, %s: lines of its log that show the failure", b.ID, b.Name), strings.Join(b.Lines, "\n")})
+		}
+	}
+	return s
+}
+
+// outcomes are the marks of verdicts; the words stand beside them.
+var outcomes = map[trial.Outcome][2]string{
+	trial.Supported: {"✓", "good"}, trial.Refuted: {"✗", "bad"}, trial.Undecided: {"?", "open"}, trial.NoEffect: {"=", "open"}, trial.Failed: {"!", "bad"},
+}
+
+func (p *page) verdicts() section {
+	s := section{ID: "verdicts", Title: "Verdict log"}
+	if len(p.Verdicts) == 0 {
+		s.Text = []string{"No hypotheses were stated."}
+		return s
+	}
+	s.Text = []string{"In the order in which they were judged. Refuted hypotheses stay."}
+	for _, v := range p.Verdicts {
+		mark, ok := outcomes[v.Outcome]
+		if !ok {
+			mark = [2]string{"?", "open"}
+		}
+		e := entry{Mark: mark[0] + " " + string(v.Outcome), Class: mark[1], Title: v.Hypothesis}
+		for _, pair := range [][2]string{{"predicted", v.Predicted}, {"change", v.Change}, {"evidence", v.Evidence}, {"next", v.Next}, {"at", moment(v.At)}} {
+			if pair[1] != "" {
+				e.Pairs = append(e.Pairs, pair)
+			}
+		}
+		s.Entries = append(s.Entries, e)
+	}
+	return s
+}
+
+func (p *page) environment() section {
+	s := section{ID: "environment", Title: "Environment"}
+	var checks, differences table
+	differences = table{Caption: "Settings that are not what was asked for", Columns: []column{{"start", true}, {"setting", false}, {"asked", false}, {"got", false}, {"why", false}}}
+	checks = table{Caption: "What became of the environment's variables", Columns: []column{{"start", true}, {"variable", false}, {"asked", false}, {"process", false}, {"got", false}, {"state", false}, {"line of the log", false}}}
+	for i := range p.Boots {
+		b := &p.Boots[i]
+		for _, d := range b.Differences {
+			differences.Rows = append(differences.Rows, []string{fmt.Sprint(b.ID), d.Key, d.Want, d.Got, d.Note})
+		}
+		for _, c := range b.Environment {
+			checks.Rows = append(checks.Rows, []string{fmt.Sprint(b.ID), c.Name, c.Want, c.Process, c.Got, c.State, c.Line})
+		}
+	}
+	for _, t := range []*table{&differences, &checks} {
+		if len(t.Rows) > 0 {
+			s.Tables = append(s.Tables, t)
+		}
+	}
+	if len(differences.Rows) == 0 && len(p.Boots) > 0 {
+		s.Text = append(s.Text, "Every server says that it runs with the settings that were asked for, as far as it tells.")
+	}
+	if len(p.result.Environment) > 0 {
+		t := &table{Caption: "What the result depends on beside its arms", Columns: []column{{"setting", false}, {"value", false}}, Closed: true}
+		flatten("", p.result.Environment, &t.Rows)
+		s.Tables = append(s.Tables, t)
+	} else {
+		s.Text = append(s.Text, "The result names no environment.")
+	}
+	return s
+}
+
+// flatten lists the leaves of a JSON document with their paths.
+func flatten(path string, v any, rows *[][]string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			flatten(strings.TrimPrefix(path+"."+key, "."), v[key], rows)
+		}
+	case string:
+		*rows = append(*rows, []string{path, v})
+	case float64:
+		*rows = append(*rows, []string{path, fmt.Sprint(v)})
+	default:
+		text, err := json.Marshal(v)
+		if err != nil { // it came from JSON
+			panic("report: " + err.Error())
+		}
+		*rows = append(*rows, []string{path, string(text)})
+	}
+}
+
+// reproduce lists the commands that ran and that make this page.
+func (p *page) reproduce() section {
+	s := section{ID: "reproduce", Title: "To do it again"}
+	var lines []string
+	seen := map[string]bool{}
+	for i := range p.Boots {
+		if b := &p.Boots[i]; b.Command != "" && !seen[b.Command] {
+			seen[b.Command] = true
+			lines = append(lines, b.Command)
+		}
+	}
+	if len(lines) > 0 {
+		s.Code = append(s.Code, code{"The servers were started by", strings.Join(lines, "\n")})
+	}
+	if p.Campaign != "" {
+		s.Code = append(s.Code, code{"The campaign file, for draftlab tune FILE", p.Campaign})
+	}
+	s.Code = append(s.Code, code{"This page is made by", "draftlab report " + p.Source})
+	return s
+}
