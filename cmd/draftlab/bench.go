@@ -24,7 +24,7 @@ import (
 
 // benchFlags are the command line of bench.
 type benchFlags struct {
-	url, api, model string
+	url, api, model, arrivals string
 
 	dataset, path        string
 	inputLen, outputLen  int
@@ -96,6 +96,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.inputLen, "random-input-len", 128, "random prompts have `N` words")
 	fl.IntVar(&f.outputLen, "output-len", 128, "an output has at most `N` tokens")
 	fl.Float64Var(&f.rate, "request-rate", 0, "send `R` requests a second on a Poisson schedule; 0 is a closed loop")
+	fl.StringVar(&f.arrivals, "arrivals", "poisson", "with --request-rate: poisson, as of people, or even, at equal intervals")
 	fl.IntVar(&f.concurrency, "max-concurrency", 0, "have at most `N` requests running; 0 is 1 in a closed loop, no limit in an open one")
 	fl.Int64Var(&f.requests, "num-prompts", 0, "send `N` requests; 0 is each prompt once, or no limit with --duration")
 	fl.DurationVar(&f.duration, "duration", 0, "send for a `TIME` such as 30s")
@@ -141,7 +142,10 @@ func runBench(env *Env, cmd *cobra.Command, f *benchFlags) error {
 
 // plan returns the load, which has no end if the flags give none.
 func (f *benchFlags) plan(cmd *cobra.Command) (load.Plan, error) {
-	p := load.Plan{Rate: f.rate, Concurrency: f.concurrency, Requests: f.requests, Duration: f.duration, Seed: f.seed}
+	if f.arrivals != "poisson" && f.arrivals != "even" {
+		return load.Plan{}, usage(cmd, "--arrivals %q: want poisson or even", f.arrivals)
+	}
+	p := load.Plan{Rate: f.rate, Even: f.arrivals == "even", Concurrency: f.concurrency, Requests: f.requests, Duration: f.duration, Seed: f.seed}
 	if p.Rate == 0 && p.Concurrency == 0 {
 		p.Concurrency = 1
 	}

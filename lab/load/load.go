@@ -1,6 +1,6 @@
 // Package load decides when the requests of a benchmark start: [Run] carries out a [Plan], which is a closed loop (a fixed number of
-// requests at any time, each sent when another has ended) or an open one (arrivals of a Poisson process, sent when they are due
-// whatever the server does). [Arrivals] is the pacer of the latter, pure.
+// requests at any time, each sent when another has ended) or an open one (arrivals of a Poisson process, or at equal intervals, sent when
+// they are due whatever the server does). [Arrivals] is the pacer of the latter, pure.
 //
 // It sends nothing itself and knows no server. It keeps nothing of a request that has ended, so that a run can go on for ever.
 package load
@@ -19,7 +19,8 @@ import (
 
 // Plan says how many requests start, and when.
 type Plan struct {
-	Rate        float64       // requests per second of a Poisson process; 0 is a closed loop
+	Rate        float64       // requests per second of an open loop; 0 is a closed one
+	Even        bool          // the requests of an open loop come at equal intervals, not as a Poisson process
 	Concurrency int           // requests at a time: of a closed loop, or at most of an open one, where 0 is no limit
 	Requests    int64         // start so many; 0 is no limit
 	Duration    time.Duration // start none after this time; 0 is no limit
@@ -44,20 +45,24 @@ func (p *Plan) Check() error {
 
 // Arrivals are the times at which the requests of an open loop are due.
 type Arrivals struct {
-	rng  *rand.Rand
-	rate float64 // per second
-	at   float64 // seconds since the start
+	gap  func() float64 // in mean gaps
+	rate float64        // per second
+	at   float64        // mean gaps since the start
 }
 
-// NewArrivals returns the Poisson process of a rate per second. The same seed gives the same times.
-func NewArrivals(rate float64, seed uint64) *Arrivals {
-	return &Arrivals{rng: rand.New(rand.NewPCG(seed, 0x6c6f6164)), rate: rate} // the second half only has to be fixed
+// Arrivals returns the times of an open loop: the same seed gives the same ones.
+func (p *Plan) Arrivals() *Arrivals {
+	if p.Even {
+		return &Arrivals{rate: p.Rate, gap: func() float64 { return 1 }}
+	}
+	rng := rand.New(rand.NewPCG(p.Seed, 0x6c6f6164)) // the second half only has to be fixed
+	return &Arrivals{rate: p.Rate, gap: rng.ExpFloat64}
 }
 
 // Next returns the time of the next arrival since the start.
 func (a *Arrivals) Next() time.Duration {
-	a.at += a.rng.ExpFloat64() / a.rate
-	return time.Duration(a.at * float64(time.Second))
+	a.at += a.gap()
+	return time.Duration(a.at / a.rate * float64(time.Second))
 }
 
 // LateAfter is the lag from which a start counts as late. A timer of an idle machine fires within a tenth of it, and
@@ -132,7 +137,7 @@ func (r *run) open(ctx context.Context) {
 		defer t.Stop()
 		end = t.C
 	}
-	arrivals := NewArrivals(r.plan.Rate, r.plan.Seed)
+	arrivals := r.plan.Arrivals()
 	at := arrivals.Next()
 	for ; r.within(r.next, at); at = arrivals.Next() {
 		due := r.begin.Add(at)

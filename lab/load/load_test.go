@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestArrivalsArePoissonAndRepeat(t *testing.T) {
 	const n, rate = 20_000, 250.0
-	a, b := NewArrivals(rate, 7), NewArrivals(rate, 7)
+	a, b := (&Plan{Rate: rate, Seed: 7}).Arrivals(), (&Plan{Rate: rate, Seed: 7}).Arrivals()
 	gaps := make([]float64, n)
 	last := time.Duration(0)
 	for i := range gaps {
@@ -36,8 +36,17 @@ func TestArrivalsArePoissonAndRepeat(t *testing.T) {
 	if sd := math.Sqrt(square/n - mean*mean); math.Abs(mean-1) > .03 || math.Abs(sd-1) > .04 {
 		t.Errorf("mean gap %v, standard deviation %v", mean, sd)
 	}
-	if NewArrivals(rate, 8).Next() == NewArrivals(rate, 7).Next() {
+	if (&Plan{Rate: rate, Seed: 8}).Arrivals().Next() == (&Plan{Rate: rate, Seed: 7}).Arrivals().Next() {
 		t.Error("another seed gave the same time")
+	}
+}
+
+func TestArrivalsAtEqualIntervals(t *testing.T) {
+	a := (&Plan{Rate: 300, Even: true}).Arrivals()
+	for i := 1; i <= 3000; i++ {
+		if got, want := a.Next(), time.Duration(float64(i)/300*1e9); got != want {
+			t.Fatalf("request %d at %v, want %v", i, got, want)
+		}
 	}
 }
 
@@ -75,7 +84,7 @@ func carry(t *testing.T, ctx context.Context, p Plan, takes func(n int64) time.D
 func TestOpenLoopDoesNotWaitForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, tally := carry(t, t.Context(), Plan{Rate: 100, Requests: 50, Seed: 3}, func(int64) time.Duration { return time.Minute })
-		arrivals := NewArrivals(100, 3)
+		arrivals := (&Plan{Rate: 100, Seed: 3}).Arrivals()
 		for _, c := range calls {
 			if want := arrivals.Next(); c.due != want || c.start != want {
 				t.Fatalf("request %d: due %v, started %v, want %v", c.n, c.due, c.start, want)
@@ -113,7 +122,7 @@ func TestOpenLoopCountsDroppedStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, tally := carry(t, t.Context(), Plan{Rate: 100, Duration: time.Second, Concurrency: 2, Seed: 1}, func(int64) time.Duration { return 10 * time.Second })
 		due := int64(0)
-		for a := NewArrivals(100, 1); a.Next() <= time.Second; {
+		for a := (&Plan{Rate: 100, Seed: 1}).Arrivals(); a.Next() <= time.Second; {
 			due++
 		}
 		if len(calls) != 2 || tally.Started != 2 || tally.Dropped != due-2 {

@@ -141,7 +141,7 @@ func (s *Summary) MarshalJSON() ([]byte, error) {
 	t, elapsed := s.Tally, s.Tally.Elapsed
 	doc := map[string]any{
 		"date": s.Date.UTC().Format("20060102-150405"), "backend": s.Backend, "model_id": s.Model, "server_version": s.ServerVersion, "server_info": s.ServerInfo, "dataset_name": s.Dataset, "endpoint": s.API,
-		"seed": s.Plan.Seed, "num_prompts": t.Started, "max_concurrency": s.Plan.Concurrency, "request_rate": rateName(s.Plan.Rate),
+		"seed": s.Plan.Seed, "num_prompts": t.Started, "max_concurrency": s.Plan.Concurrency, "request_rate": rateName(s.Plan.Rate), "even_arrivals": s.Plan.Even,
 		"duration": elapsed.Seconds(), "completed": s.Completed, "failed": s.Failed, "failures": s.Failures,
 		"late_starts": t.Late, "dropped_starts": t.Dropped, "max_concurrent_requests": t.Peak,
 		"total_input_tokens": s.Input, "total_output_tokens": s.Output, "cached_input_tokens": s.Cached,
