@@ -177,8 +177,12 @@ func printSelfCheck(env *Env, asJSON bool, r *selfcheck.Result) error {
 			verdict = "too much"
 		}
 		two := func(s selfcheck.Spread) string { return fmt.Sprintf("%.3f / %.3f", s.Median, s.P99) }
+		lag := "–" // a closed loop has no due times
+		if one.Rate > 0 {
+			lag = two(one.Lag)
+		}
 		rows = append(rows, []string{name, fmt.Sprint(one.Requests), fmt.Sprint(one.Failed), fmt.Sprintf("%.0f", one.TokS),
-			two(one.TTFTError), two(one.TPOTError), two(one.TTFTInjected), two(one.TPOTInjected), two(one.Lag), verdict})
+			two(one.TTFTError), two(one.TPOTError), two(one.TTFTInjected), two(one.TPOTInjected), lag, verdict})
 	}
 	err := ui.Table(env.Stdout, env.IsTerminal(env.Stdout), []ui.Column{
 		{Head: "LOAD", Right: true}, {Head: "REQUESTS", Right: true}, {Head: "FAILED", Right: true}, {Head: "TOK/S", Right: true},
@@ -188,12 +192,12 @@ func printSelfCheck(env *Env, asJSON bool, r *selfcheck.Result) error {
 		return err
 	}
 	switch {
-	case !r.Reached:
+	case r.TooMuch == 0:
 		_, err = fmt.Fprintf(env.Stdout, "\nmedian / 99th percentile. The saturation knee lies beyond %.6g.\n", r.Knee)
 	case r.Knee == 0:
 		_, err = fmt.Fprintln(env.Stdout, "\nmedian / 99th percentile. This machine cannot measure at the chosen load.")
 	default:
-		_, err = fmt.Fprintf(env.Stdout, "\nmedian / 99th percentile. The saturation knee lies between %.6g and %.6g.\n", r.Knee, 2*r.Knee)
+		_, err = fmt.Fprintf(env.Stdout, "\nmedian / 99th percentile. The saturation knee lies between %.6g and %.6g.\n", r.Knee, r.TooMuch)
 	}
 	return err
 }

@@ -112,7 +112,8 @@ def aiperf(o, url, work, count):
     out = work / "aiperf"
     call(o, [o.dir / "aiperf/bin/aiperf", "profile", "-m", "mock", "--url", url, "--endpoint-type", "chat", "--streaming", "--tokenizer", o.dir / "tokenizer",
              "--use-server-token-count", "--input-file", o.texts, "--custom-dataset-type", "single_turn", "--request-rate", o.rate, "--request-rate-mode", o.process,
-             "--request-count", count, "--osl", o.tokens, "--output-artifact-dir", out, "--ui-type", "none"], work)
+             "--request-count", count, "--osl", o.tokens, "--output-artifact-dir", out, "--ui-type", "none",
+             "--no-server-metrics", "--no-gpu-telemetry"], work)
     records = [json.loads(line)["metrics"] for line in (out / "profile_export.jsonl").read_text().splitlines()]
     pick = lambda name: percentiles([r[name]["value"] for r in records if name in r])
     return {"completed": len(records), "ttft": pick("time_to_first_token"), "tpot": pick("inter_token_latency")}

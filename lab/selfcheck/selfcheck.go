@@ -62,33 +62,36 @@ const (
 	minReach  = 0.95
 	maxRungs  = 12
 	rungTime  = 2 * time.Second
+	fine      = 1.2 // the knee lies between two loads of at most this ratio
 	maxStalls = 10 * time.Second
 	maxConns  = 4096        // at a time; each takes two descriptors here, of some 20,000 that systems allow
 	openAhead = 1024        // of an open loop's
 	spread    = time.Second // over which the streams of a closed loop begin, since those that begin together want all their tokens together
 )
 
-// Holds reports whether the client stood the load.
+// Holds reports whether the client stood the load, and the mock beside it: where the mock is late, this machine has more to do than it can.
 func (r *Reading) Holds() bool {
-	return r.Failed == 0 && r.TTFTError.Median <= maxError && r.TPOTError.Median <= maxError && r.Lag.Median <= maxLag &&
-		(r.Rate == 0 || r.Achieved >= minReach*r.Rate)
+	most := max(r.TTFTError.Median, r.TPOTError.Median, r.TTFTInjected.Median, r.TPOTInjected.Median)
+	return r.Failed == 0 && most <= maxError && r.Lag.Median <= maxLag && (r.Rate == 0 || r.Achieved >= minReach*r.Rate)
 }
 
 // Result is what Run found.
 type Result struct {
 	Timing  Timing    `json:"mock"`
 	Chosen  Reading   `json:"chosen"`
-	Rungs   []Reading `json:"rungs"`   // higher loads, each twice the last, until one was too much
-	Knee    float64   `json:"knee"`    // the highest rate, or number of streams, that held; 0 if the chosen load was too much
-	Reached bool      `json:"reached"` // a load was too much; else the knee lies higher
+	Rungs   []Reading `json:"rungs"`              // other loads, in the order in which they were tried
+	Knee    float64   `json:"knee"`               // the highest rate, or number of streams, that held; 0 if the chosen load was too much
+	TooMuch float64   `json:"too_much,omitempty"` // the lowest that did not; 0 if the knee lies higher than any that was tried
 }
 
-// Run measures the client under a plan that load accepts, and then under twice the load, and so on. note is told what is being measured.
+// Run measures the client under a plan that load accepts, then under twice the load, and so on until a load is too much, and at last
+// between the last two. note is told what is being measured.
 func Run(ctx context.Context, plan load.Plan, timing Timing, note func(string)) (*Result, error) {
 	if timing.Tokens < 2 {
 		return nil, fmt.Errorf("%d tokens an answer: the time between tokens needs at least 2", timing.Tokens)
 	}
 	res := &Result{Timing: timing}
+	chosen := height(plan)
 	for rung := 0; rung <= maxRungs; rung++ {
 		note(fmt.Sprintf("self-check: %s", describe(plan)))
 		r, err := measure(ctx, plan, timing)
@@ -100,17 +103,40 @@ func Run(ctx context.Context, plan load.Plan, timing Timing, note func(string)) 
 		} else {
 			res.Rungs = append(res.Rungs, *r)
 		}
-		if !r.Holds() {
-			res.Reached = true
+		if r.Holds() {
+			res.Knee = height(plan)
+		} else {
+			res.TooMuch = height(plan)
+		}
+		if res.TooMuch == chosen || res.TooMuch > 0 && res.TooMuch <= fine*res.Knee {
 			break
 		}
-		res.Knee = max(plan.Rate, 0)
-		if plan.Rate == 0 {
-			res.Knee = float64(plan.Concurrency)
+		next := 2 * res.Knee
+		if res.TooMuch > 0 {
+			next = math.Sqrt(res.Knee * res.TooMuch)
 		}
-		plan = doubled(plan)
+		plan = raised(plan, next)
 	}
 	return res, nil
+}
+
+// height is a plan's load: its rate, or its streams.
+func height(p load.Plan) float64 {
+	if p.Rate > 0 {
+		return p.Rate
+	}
+	return float64(p.Concurrency)
+}
+
+// raised returns a plan of another load for a fixed time.
+func raised(p load.Plan, height float64) load.Plan {
+	p.Requests, p.Duration = 0, rungTime
+	if p.Rate > 0 {
+		p.Rate = math.Round(height)
+	} else {
+		p.Concurrency = int(height)
+	}
+	return p
 }
 
 func describe(p load.Plan) string {
@@ -118,17 +144,6 @@ func describe(p load.Plan) string {
 		return fmt.Sprintf("%.6g requests/s", p.Rate)
 	}
 	return fmt.Sprintf("%d streams", p.Concurrency)
-}
-
-// doubled returns a plan of twice the load for a fixed time.
-func doubled(p load.Plan) load.Plan {
-	p.Requests, p.Duration = 0, rungTime
-	if p.Rate > 0 {
-		p.Rate *= 2
-	} else {
-		p.Concurrency *= 2
-	}
-	return p
 }
 
 // deviations collects the deviations of a load, in milliseconds.

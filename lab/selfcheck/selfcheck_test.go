@@ -148,7 +148,8 @@ func TestMeasure(t *testing.T) {
 func TestHolds(t *testing.T) {
 	good := Reading{Rate: 100, Achieved: 99}
 	for name, spoil := range map[string]func(*Reading){
-		"ttft": func(r *Reading) { r.TTFTError.Median = .3 }, "tpot": func(r *Reading) { r.TPOTError.Median = .3 }, "lag": func(r *Reading) { r.Lag.Median = 2 },
+		"ttft": func(r *Reading) { r.TTFTError.Median = .3 }, "tpot": func(r *Reading) { r.TPOTError.Median = .3 },
+		"mock's ttft": func(r *Reading) { r.TTFTInjected.Median = .3 }, "mock's tpot": func(r *Reading) { r.TPOTInjected.Median = .3 }, "lag": func(r *Reading) { r.Lag.Median = 2 },
 		"failed": func(r *Reading) { r.Failed = 1 }, "rate": func(r *Reading) { r.Achieved = 80 },
 	} {
 		bad := good
@@ -167,7 +168,7 @@ func TestRunFindsWhereItEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Reached || r.Knee != 0 || len(r.Rungs) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "1e+06 requests/s") {
+	if r.TooMuch != 1e6 || r.Knee != 0 || len(r.Rungs) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "1e+06 requests/s") {
 		t.Errorf("%+v, notes %q", r, notes)
 	}
 	if _, err := Run(t.Context(), load.Plan{Concurrency: 1, Requests: 1}, Timing{Tokens: 1}, func(string) {}); err == nil {
@@ -178,10 +179,10 @@ func TestRunFindsWhereItEnds(t *testing.T) {
 	if _, err := Run(ctx, load.Plan{Concurrency: 1, Requests: 1}, timing, func(string) {}); err == nil {
 		t.Error("went on after its context's end")
 	}
-	if p := doubled(load.Plan{Rate: 5, Requests: 1}); p.Rate != 10 || p.Requests != 0 || p.Duration != rungTime {
+	if p := raised(load.Plan{Rate: 5, Requests: 1}, 7.4); p.Rate != 7 || p.Requests != 0 || p.Duration != rungTime {
 		t.Errorf("%+v", p)
 	}
-	if p := doubled(load.Plan{Concurrency: 5}); p.Concurrency != 10 {
+	if p := raised(load.Plan{Concurrency: 5}, 10); p.Concurrency != 10 {
 		t.Errorf("%+v", p)
 	}
 }
