@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -199,14 +200,58 @@ func TestOnlyLinesAfterRestsAreUsedWithAWarning(t *testing.T) {
 
 func TestVLLMPairsItsTwoLines(t *testing.T) {
 	plain := versions[11].line + "\n"
-	r := read(t, plain+versions[13].line+"\n"+plain+versions[14].line+"\n"+plain)
+	r := read(t, plain+plain+versions[13].line+"\n"+plain+versions[14].line+"\n"+plain)
 	g := r.Decode[0]
-	if r.Engine != "vllm" || len(r.Decode) != 1 || g.Lines != 3 || g.Cycle.N != 1 || g.Plain.N != 1 || g.Iteration.P50 != 28.7 || r.Pressure.Preempted != 3 {
+	if r.Engine != "vllm" || len(r.Decode) != 1 || g.Lines != 4 || g.AfterRest != 1 || g.Cycle.N != 1 || g.Plain.N != 1 || g.Iteration.P50 != 28.7 || r.Pressure.Preempted != 4 {
 		t.Fatalf("%s %+v %+v", r.Engine, r.Decode, r.Pressure)
 	}
 	if want := 1e3 * 2.4 / 88.8; g.Cycle.P50 != want || g.Plain.P50 != 1e3/88.8 || r.Pressure.Usage.Max != .035 {
 		t.Errorf("cycle %v, plain %v, usage %v", g.Cycle.P50, g.Plain.P50, r.Pressure.Usage.Max)
 	}
+}
+
+// TestVLLMOnACPU reads what vLLM 0.32 wrote with a drafter on two cores: its start and the intervals of three short loads.
+func TestVLLMOnACPU(t *testing.T) {
+	text, err := os.ReadFile("testdata/vllm-0.32-cpu-eagle3.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, string(text))
+	if r.Engine != "vllm" || len(r.Boots) != 1 || len(r.Decode) != 1 || len(r.Faults) != 0 || r.Lines.Damaged != 0 {
+		t.Fatalf("%+v", r)
+	}
+	var steps []string
+	for _, m := range r.Boots[0].Milestones {
+		steps = append(steps, m.Name)
+	}
+	want := "arguments read, engine: begin, weights: begin, weights: loaded, drafter: begin, warm-up: begin, backbone: compiled, backbone: first run, " +
+		"eagle_head: compiled, eagle_head: first run, warm-up: done, key/value memory: measured, key/value memory: allocated, engine: initialised, " +
+		"HTTP: starting, HTTP: up, first 200 on /health"
+	if got := strings.Join(steps, ", "); got != want {
+		t.Errorf("milestones: %s\nwant        %s", got, want)
+	}
+	if ready := r.Boots[0].Ready; ready == nil || *ready != 230 {
+		t.Errorf("ready after %v, want 230 s", ready)
+	}
+	// Seven intervals: two follow a rest, two end with nothing running, and the last still waits for its second line.
+	g := r.Decode[0]
+	if g.Lines != 7 || g.AfterRest != 2 || g.Cycle.N != 2 || g.Throughput.Min != 24 || g.Throughput.Max != 48.9 || g.AcceptLength.N != 5 {
+		t.Errorf("%+v, cycle %+v, throughput %+v", g, g.Cycle, g.Throughput)
+	}
+	if u := r.Pressure.Usage; u == nil || u.Max == 0 {
+		t.Errorf("no key/value use: %+v", u)
+	}
+	if names := noticeNames(r); names != "tokens of a pass limited, no tcmalloc, min_p and logit_bias without effect, threads changed, workers silent for a minute" {
+		t.Errorf("notices: %s", names)
+	}
+}
+
+func noticeNames(r *Report) string {
+	var names []string
+	for _, n := range r.Notices {
+		names = append(names, n.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func TestBoots(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 // captureGraph.
 var milestones = []struct{ text, name string }{
 	{"server_args=", "arguments read"},
+	{"non-default args:", "arguments read"},
+	{"Initializing a V1 LLM engine", "engine: begin"},
 	{"Load weight begin", "weights: begin"},
 	{"Load weight end", "weights: loaded"},
 	{"Memory pool end", "key/value memory: allocated"},
@@ -19,12 +21,17 @@ var milestones = []struct{ text, name string }{
 	{"The server is fired up and ready to roll!", ReadyName},
 	{"Application startup complete", "HTTP: up"},
 	{"Starting to load model", "weights: begin"},
+	{"Loading drafter model", "drafter: begin"},
 	{"Loading weights took", "weights: loaded"},
 	{"Model loading took", "model: loaded"},
 	{"torch.compile took", "compiled"},
 	{"torch.compile takes", "compiled"},
 	{"Available KV cache memory", "key/value memory: measured"},
+	{"Explicitly set (", "key/value memory: measured"}, // vLLM on a CPU, as the next
 	{"GPU KV cache size", "key/value memory: allocated"},
+	{"CPU KV cache size", "key/value memory: allocated"},
+	{"Warming up model for the compilation", "warm-up: begin"},
+	{"Warming up done", "warm-up: done"},
 	{"Graph capturing finished", "graphs: captured"},
 	{"init engine (", "engine: initialised"},
 	{"Starting vLLM", "HTTP: starting"},
@@ -35,6 +42,7 @@ const ReadyName = "ready"
 
 var (
 	captureGraph = regexp.MustCompile(`(?i)^Capture (?:(.{1,60}?) )?cuda graph\b.*?\b(begin|end)\b`)
+	compiledPart = regexp.MustCompile(`^\[(\w{1,40})\] (saved AOT compiled function|Initial profiling/warmup run took)`)
 	seconds      = regexp.MustCompile(`(\d+(?:\.\d+)?) ?s(?:ecs?|econds)?\b`)
 )
 
@@ -43,6 +51,10 @@ func milestone(text string) (name string, took time.Duration, ok bool) {
 	if m := captureGraph.FindStringSubmatch(text); m != nil {
 		name = strings.Join(strings.Fields(strings.ToLower(m[1])+" graphs: "+map[string]string{"begin": "begin", "end": "captured"}[strings.ToLower(m[2])]), " ")
 		return name, reported(text), true
+	}
+	if m := compiledPart.FindStringSubmatch(text); m != nil { // vLLM compiles the target ("backbone") and the drafter apart
+		what := map[bool]string{true: "compiled", false: "first run"}[strings.HasPrefix(m[2], "saved")]
+		return m[1] + ": " + what, reported(text), true
 	}
 	for _, m := range milestones {
 		if strings.HasPrefix(text, m.text) || strings.HasPrefix(text, "INFO:     "+m.text) {
@@ -72,6 +84,11 @@ var notices = []struct{ text, name string }{
 	{"Spec v1 is used", "older speculative worker used"},
 	{"Retract requests", retracted},
 	{"Decode out of memory happened", retracted},
+	{"max_num_scheduled_tokens is set to", "tokens of a pass limited"},
+	{"min_p and logit_bias parameters won't work with speculative decoding", "min_p and logit_bias without effect"},
+	{"Reducing Torch threads from", "threads changed"},
+	{"libtcmalloc is not found in LD_PRELOAD", "no tcmalloc"},
+	{"No available shared memory broadcast block found", "workers silent for a minute"},
 }
 
 // retracted is the notice of requests that lost their place for want of key/value memory.

@@ -233,7 +233,11 @@ func (s *Summary) interval(l *Line) {
 		if _, ok := l.Values.Number(queue); !ok {
 			queue = keyVLLMPending
 		}
-		s.press(l.Values, queue, []string{keyVLLMUsage}, 100)
+		usage := keyVLLMUsage
+		if _, ok := l.Values.Number(usage); !ok {
+			usage = keyVLLMUsageCPU
+		}
+		s.press(l.Values, queue, []string{usage}, 100)
 		if n, ok := l.Values.Number(keyVLLMPreempted); ok {
 			s.pressure.Preempted += int64(min(n, 1e15))
 		}
@@ -259,7 +263,8 @@ func (s *Summary) lastStats() string {
 	return ""
 }
 
-// settle adds the Stats line that waits.
+// settle adds the Stats line that waits. Its throughput is of the time since the line before, its running requests are those of
+// its own moment: where none ran at the line before, that time has a rest in it, and the two do not belong together.
 func (g *group) settle(accept float64, speculates bool) {
 	if g.stats == nil {
 		return
@@ -268,7 +273,11 @@ func (g *group) settle(accept float64, speculates bool) {
 	running, _ := g.stats.Values.Number(keyVLLMRunning)
 	g.stats = nil
 	g.running.add(running)
-	g.rates(rate, running, accept, speculates, true)
+	g.rates(rate, running, accept, speculates, g.busy)
+	if !g.busy && rate > 0 && running > 0 {
+		g.AfterRest++
+	}
+	g.busy = running > 0
 }
 
 // press adds queue and memory use; unit is what a full memory reads.

@@ -22,6 +22,7 @@ const (
 	keyVLLMWaiting    = "Waiting"
 	keyVLLMPending    = "Pending" // of version 0 engines, for Waiting
 	keyVLLMUsage      = "GPU KV cache usage"
+	keyVLLMUsageCPU   = "CPU KV cache usage" // of a server on a CPU; of version 0 engines on a GPU, swapped-out blocks
 	keyVLLMPreempted  = "Preemptions"
 	keyVLLMAccept     = "Mean acceptance length"
 
