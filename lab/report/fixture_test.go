@@ -82,13 +82,19 @@ func invented(t testing.TB) *Data {
 		{"steps-2, NCCL", "plain, NCCL", chain(2, tuned), 103.4, 1.123, 2.02, 18.5, 1.0},
 		{"steps-3, NCCL", "plain, NCCL", chain(3, tuned), 101.0, 1.097, 2.09, 19.3, 1.2},
 	} {
-		a := armResult{Arm: trial.Arm{Name: s.name, Knobs: s.knobs, Baseline: s.base}, Accept: s.accept, Compared: 48,
+		a := armResult{Arm: trial.Arm{Name: s.name, Knobs: s.knobs, Baseline: s.base}, Accept: s.accept, Compared: 48, Decided: "full",
 			TokS: &spread{s.tokS, s.tokS * 0.95, s.tokS * 1.06, 48}, TTFT: &spread{412, 398, 430, 48}, Cycle: &spread{s.verify + s.rest, s.verify, s.verify + 2, 48},
 			Phases: map[string]float64{"prefill": 380, "verify": s.verify, "draft": s.rest / 2, "draft_extend": s.rest / 3, "other": s.rest / 6}}
 		if s.ratio == 0 {
 			a.Phases = map[string]float64{"prefill": 380, "decode": s.rest - 0.1, "other": 0.1}
+			if s.name != "plain" {
+				a.Effect = compared(1.037, 0.97, 1.03).SameEnv
+			}
 		} else {
-			a.Speedup = &ratio{s.ratio, ptr(s.ratio * 0.97), ptr(s.ratio * 1.04), 0.95, 48}
+			a.Speedup = compared(s.ratio, 0.97, 1.04)
+			if s.base == "plain" { // the best plain decoding is of another environment
+				a.Speedup.BestPlain = compared(s.ratio*0.965, 0.97, 1.04).SameEnv
+			}
 			survival := []float64{0.62, 0.4, 0.07, 0.03, 0.02}[:s.knobs.Steps]
 			accepted[s.name] = acceptance{s.accept, 0.4, survival, 4120}
 		}
@@ -98,11 +104,17 @@ func invented(t testing.TB) *Data {
 		predict("steps-2, NCCL", "speedup", 1.15, 1.02, 1.29, 1.123), predict("steps-3, NCCL", "speedup", 1.13, 1.0, 1.27, 1.097),
 		predict("steps-5", "speedup", 0.9, 0.86, 0.95, 0.803), predict("steps-2, NCCL", "accept_length", 2.02, 1.9, 2.1, 2.02)}}
 	d.Predictions = append(d.Predictions, trial.Prediction{Arm: "steps-3", Quantity: "speedup", Made: began, Interval: trial.Interval{Estimate: 0.84, Low: ptr(0.8), High: ptr(0.9), Confidence: 0.9}})
-	best := arms[4].Arm
+	best, both := arms[4].Arm, make([]withRatio, len(arms))
+	for i, a := range arms {
+		if both[i].armResult = a; a.Speedup != nil {
+			both[i].Speedup = &bothWays{a.Speedup, a.Speedup.SameEnv}
+		}
+	}
 	result, err := json.Marshal(map[string]any{
-		"verdict": "faster", "baseline": "plain", "best": best, "speedup": ratio{1.118, ptr(1.09), ptr(1.147), 0.95, 48},
-		"arms": arms, "acceptance": accepted, "confirm": confirmation{best.Name, &ratio{1.118, ptr(1.09), ptr(1.147), 0.95, 48}}, "lossless": true,
-		"bandwidth_gb_s": spread{31, 28, 35, 300}, "elapsed_s": 5400, "seed": 7, "warnings": []string{"steps-5 was left after 24 of 48 pairs: it could not win"},
+		"verdict": "faster", "baseline": "plain", "best": best, "speedup": compared(1.118, 0.975, 1.026), "best_plain": "plain, NCCL",
+		"arms": both, "acceptance": accepted, "confirm": confirmation{best.Name, compared(1.118, 0.975, 1.026)}, "lossless": true,
+		"bandwidth_gb_s": spread{31, 28, 35, 300}, "elapsed_s": 5400, "complete": true,
+		"objective": map[string]any{"kind": "tok_s", "concurrency": 4}, "plan": map[string]any{"pairs": 48, "boots": 3, "cv": 0.061, "detectable_effect": 0.035}, "drift": []any{map[string]any{"boot": 1, "ratio": 0.982}}, "seed": 7, "warnings": []string{"steps-5 was left after 24 of 48 pairs: it could not win"},
 		"environment": map[string]any{"started": began, "model": "target", "processors": 96, "server": map[string]any{"tp_size": 8, "version": "0.5.9"}},
 	})
 	if err != nil {
@@ -137,6 +149,22 @@ func invented(t testing.TB) *Data {
 		at = at.Add(took)
 	}
 	return d
+}
+
+// withRatio is an arm as those read it who know of one environment, too.
+type withRatio struct {
+	armResult
+	Speedup *bothWays `json:"speedup"`
+}
+
+type bothWays struct {
+	*speedup
+	*ratio
+}
+
+// compared is a speed-up of 48 pairs with an interval of so many times it.
+func compared(estimate, low, high float64) *speedup {
+	return &speedup{SameEnv: &ratio{Estimate: estimate, Low: ptr(estimate * low), High: ptr(estimate * high), Confidence: 0.95, Pairs: 48, Boots: 3, Method: "paired"}}
 }
 
 func predict(arm, quantity string, estimate, low, high, measured float64) trial.Prediction {

@@ -135,7 +135,7 @@ func (p *page) drawCycles(d *drawing, arms []*armResult, names []string) {
 	d.legend(samples)
 	r := newRows(d, labels, values, 22)
 	s := linear(all, r.from, r.to)
-	end := d.xAxis(s, r.top, r.bottom(len(arms)), "milliseconds a cycle", short)
+	bottom := d.xAxis(s, r.top, r.bottom(len(arms)), "milliseconds a cycle", short)
 	for i, a := range arms {
 		class := ""
 		if a.Name == p.result.best() {
@@ -155,7 +155,7 @@ func (p *page) drawCycles(d *drawing, arms []*armResult, names []string) {
 			d.goal(s.at(ms), y-14, y+14)
 		}
 	}
-	d.h = end
+	d.h = bottom
 }
 
 // goal draws a mark that a bar should stay below.

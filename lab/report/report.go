@@ -138,6 +138,13 @@ func (p *page) speedSection() section {
 	} else {
 		s.Text = append(s.Text, "No output was long enough to have a speed.")
 	}
+	r := p.result
+	if r.Objective.Concurrency > 1 {
+		s.Text = append(s.Text, fmt.Sprintf("%d requests ran at once; tokens a second are those of one request.", r.Objective.Concurrency))
+	}
+	if r.Plan.Detectable > 0 {
+		s.Text = append(s.Text, fmt.Sprintf("With %d pairs of each arm, scattered as these were (by %s), 80 of 100 campaigns find an effect of %s.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.Detectable)))
+	}
 	return s
 }
 

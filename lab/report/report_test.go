@@ -102,7 +102,8 @@ func TestRich(t *testing.T) {
 	html := write(t, d)
 	checkPage(t, html)
 	for _, want := range []string{
-		"steps-2, NCCL writes 1.12× as many tokens a second as plain decoding (95\u00a0% interval 1.09 – 1.15, 48 pairs)",
+		"steps-2, NCCL writes 1.12× as many tokens a second as the best plain decoding (plain, NCCL) (95\u00a0% interval 1.09 – 1.15, 48 pairs on 3 starts)",
+		"4 requests ran at once", "80 of 100 campaigns find an effect of 3.5\u00a0%", "Within start 1 the speed of plain decoding changed by -1.8\u00a0%", "over plain, NCCL",
 		"CUDA out of memory", "cuda_graph_max_bs", "rewritten with speculative decoding", "NCCL INFO NCCL_ALGO set by environment to Ring.",
 		"missing", "✗ refuted", "✓ supported", "! failed", "3 of 4 intervals hold", "not measured", "LL128", "python3 -m sglang.launch_server", "NCCL_PROTO: [LL, LL128]", "300 trials of 6 arms, 4 of which failed, on 3 starts of the server",
 		d.Explanation.Findings[0].Code, d.Explanation.Findings[1].Text, "steps-5 was left after 24 of 48 pairs",

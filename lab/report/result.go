@@ -13,7 +13,8 @@ type result struct {
 	Verdict     string                `json:"verdict"`
 	Baseline    string                `json:"baseline"`
 	Best        *trial.Arm            `json:"best"`
-	Speedup     *ratio                `json:"speedup"`
+	BestPlain   string                `json:"best_plain"`
+	Speedup     *speedup              `json:"speedup"` // of the confirm run
 	Arms        []armResult           `json:"arms"`
 	Acceptance  map[string]acceptance `json:"acceptance"`
 	Confirm     *confirmation         `json:"confirm"`
@@ -23,6 +24,60 @@ type result struct {
 	Seed        json.Number           `json:"seed"`
 	Environment map[string]any        `json:"environment"`
 	Warnings    []string              `json:"warnings"`
+	Complete    *bool                 `json:"complete"` // null: it is not said
+	Objective   struct {
+		Kind        string `json:"kind"` // tok_s or goodput
+		Concurrency int    `json:"concurrency"`
+	} `json:"objective"`
+	Plan struct {
+		Pairs      int     `json:"pairs"`
+		Boots      int     `json:"boots"`
+		CV         float64 `json:"cv"`
+		Detectable float64 `json:"detectable_effect"` // share
+	} `json:"plan"`
+	Drift []struct {
+		Boot  int     `json:"boot"`
+		Ratio float64 `json:"ratio"`
+	} `json:"drift"`
+}
+
+// speedup is an arm against plain decoding: with the same flags and variables, and the fastest of all.
+type speedup struct {
+	SameEnv   *ratio `json:"same_env"`
+	BestPlain *ratio `json:"best_plain"`
+}
+
+// UnmarshalJSON also takes a ratio alone, as campaigns of one environment have it.
+func (s *speedup) UnmarshalJSON(source []byte) error {
+	var both struct {
+		SameEnv   *ratio `json:"same_env"`
+		BestPlain *ratio `json:"best_plain"`
+		ratio
+	}
+	if err := json.Unmarshal(source, &both); err != nil {
+		return err
+	}
+	s.SameEnv, s.BestPlain = both.SameEnv, both.BestPlain
+	if s.SameEnv == nil && both.Estimate > 0 {
+		s.SameEnv = &both.ratio
+	}
+	return nil
+}
+
+// same is the ratio to plain decoding in the same environment, nil if it is not known.
+func (s *speedup) same() *ratio {
+	if s == nil {
+		return nil
+	}
+	return s.SameEnv
+}
+
+// decisive is the ratio that verdicts are about, nil if it is not known.
+func (s *speedup) decisive() *ratio {
+	if s != nil && s.BestPlain != nil {
+		return s.BestPlain
+	}
+	return s.same()
 }
 
 // ratio is how many times faster an arm is than its baseline.
@@ -32,6 +87,8 @@ type ratio struct {
 	High       *float64 `json:"high"`
 	Confidence float64  `json:"confidence"`
 	Pairs      int      `json:"pairs"`
+	Boots      int      `json:"boots"`
+	Method     string   `json:"method"` // paired, or boots: of servers that were started for each arm
 }
 
 type spread struct {
@@ -46,7 +103,9 @@ type armResult struct {
 	TokS      *spread            `json:"tok_s"`
 	TTFT      *spread            `json:"ttft_ms"`
 	Cycle     *spread            `json:"cycle_ms"`
-	Speedup   *ratio             `json:"speedup"`
+	Speedup   *speedup           `json:"speedup"`
+	Effect    *ratio             `json:"over_baseline"` // of an arm of another environment, over the campaign's baseline
+	Decided   string             `json:"decided"`       // how much of it was measured
 	Accept    float64            `json:"accept_length"`
 	Phases    map[string]float64 `json:"phase_ms"`
 	Compared  int                `json:"outputs_compared"`
@@ -63,8 +122,8 @@ type acceptance struct {
 }
 
 type confirmation struct {
-	Arm     string `json:"arm"`
-	Speedup *ratio `json:"speedup"`
+	Arm     string   `json:"arm"`
+	Speedup *speedup `json:"speedup"`
 }
 
 // parseResult reads a result.json.

@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -54,6 +55,10 @@ func TestShort(t *testing.T) {
 func TestFit(t *testing.T) {
 	if got := fit("steps-3", textSize, 200); got != "steps-3" {
 		t.Errorf("a short name became %q", got)
+	}
+	a, b := fit("steps-3, NCCL_ALGO=Ring, NCCL_PROTO=LL", textSize, 140), fit("steps-3, NCCL_ALGO=Ring, NCCL_PROTO=LL128", textSize, 140)
+	if a == b || !strings.HasPrefix(a, "steps-3") {
+		t.Errorf("names that differ at their ends became %q and %q", a, b)
 	}
 	for _, s := range hostile {
 		if got := fit(s, textSize, 120); textWidth(got, textSize) > 120 {

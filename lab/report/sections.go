@@ -13,39 +13,59 @@ import (
 // headline is the answer in a sentence.
 func (p *page) headline() string {
 	r := p.result
+	again := (*ratio)(nil)
+	if r.Confirm != nil {
+		again = r.Confirm.Speedup.decisive()
+	}
 	switch {
-	case r.Verdict == "faster" && r.Best != nil && r.Speedup != nil:
-		return fmt.Sprintf("Speculation pays here: %s writes %s as many tokens a second as plain decoding%s.", r.Best.Name, times(r.Speedup.Estimate), r.Speedup.evidence())
-	case r.Verdict == "not-confirmed" && r.Confirm != nil && r.Confirm.Speedup != nil:
-		return fmt.Sprintf("Not confirmed: %s seemed faster than plain decoding, but measured again it was %s.", r.Confirm.Arm, r.Confirm.Speedup.words())
+	case r.Verdict == "faster" && r.Best != nil && r.Speedup.decisive() != nil:
+		return fmt.Sprintf("Speculation pays here: %s %s%s.", r.Best.Name, p.outdoes(r.Speedup.decisive()), r.Speedup.decisive().evidence())
+	case r.Verdict == "not-confirmed" && again != nil:
+		return fmt.Sprintf("Not confirmed: %s seemed faster than %s, but measured again it was %s.", r.Confirm.Arm, p.rival(), again.words())
 	case r.Verdict == "not-confirmed":
-		return "Not confirmed: an arm seemed faster than plain decoding, but measuring it again gave no usable pair."
+		return fmt.Sprintf("Not confirmed: an arm seemed faster than %s, but measuring it again gave no usable pair.", p.rival())
 	case r.Verdict == "none-faster":
-		return "Speculation does not pay here: no arm is faster than plain decoding" + p.nearest() + "."
+		return fmt.Sprintf("Speculation does not pay here: no arm is faster than %s%s.", p.rival(), p.nearest())
 	case r.Verdict == "undecided":
-		return "Undecided: no arm is faster than plain decoding beyond doubt" + p.nearest() + "."
+		return fmt.Sprintf("Undecided: no arm is faster than %s beyond doubt%s.", p.rival(), p.nearest())
 	}
 	return fmt.Sprintf("The campaign has no verdict of a kind that this report knows (%q)%s.", r.Verdict, p.nearest())
+}
+
+// rival is what arms have to beat.
+func (p *page) rival() string {
+	if r := p.result; r.BestPlain != "" && r.BestPlain != r.Baseline {
+		return "the best plain decoding (" + r.BestPlain + ")"
+	}
+	return "plain decoding"
+}
+
+// outdoes says what a ratio is one of.
+func (p *page) outdoes(r *ratio) string {
+	if p.result.Objective.Kind == "goodput" {
+		return fmt.Sprintf("answers %s as many requests within the limits as %s", times(r.Estimate), p.rival())
+	}
+	return fmt.Sprintf("writes %s as many tokens a second as %s", times(r.Estimate), p.rival())
 }
 
 // nearest names the arm whose interval reaches up the furthest with its lower end.
 func (p *page) nearest() string {
 	var best *armResult
 	least := func(a *armResult) float64 {
-		if a.Speedup.Low == nil {
-			return 0
+		if low := a.Speedup.decisive().Low; low != nil {
+			return *low
 		}
-		return *a.Speedup.Low
+		return 0
 	}
 	for i := range p.result.Arms {
-		if a := &p.result.Arms[i]; a.Speedup != nil && (best == nil || least(a) > least(best)) {
+		if a := &p.result.Arms[i]; a.Speedup.decisive() != nil && (best == nil || least(a) > least(best)) {
 			best = a
 		}
 	}
 	if best == nil {
 		return ""
 	}
-	return fmt.Sprintf("; the nearest is %s at %s", best.Name, best.Speedup.words())
+	return fmt.Sprintf("; the nearest is %s at %s", best.Name, best.Speedup.decisive().words())
 }
 
 // evidence is an interval in brackets, for after an estimate.
@@ -53,12 +73,16 @@ func (r *ratio) evidence() string {
 	if r.Low == nil || r.High == nil {
 		return fmt.Sprintf(" (%d pairs, too few for an interval)", r.Pairs)
 	}
-	return fmt.Sprintf(" (%s interval %s, %d pairs)", level(r.Confidence), between(r.Low, r.High, 2), r.Pairs)
+	text := fmt.Sprintf(" (%s interval %s, %d pairs", level(r.Confidence), between(r.Low, r.High, 2), r.Pairs)
+	if r.Boots > 1 {
+		text += fmt.Sprintf(" on %d starts", r.Boots)
+	}
+	return text + ")"
 }
 
 func (p *page) headlineShort() string {
-	if p.result.Verdict == "faster" && p.result.Best != nil && p.result.Speedup != nil {
-		return p.result.Best.Name + " " + times(p.result.Speedup.Estimate)
+	if p.result.Verdict == "faster" && p.result.Best != nil && p.result.Speedup.decisive() != nil {
+		return p.result.Best.Name + " " + times(p.result.Speedup.decisive().Estimate)
 	}
 	return strings.ReplaceAll(p.result.Verdict, "-", " ")
 }
@@ -71,10 +95,14 @@ func (p *page) facts() (out []fact) {
 	if shown == nil && r.Confirm != nil {
 		shown = r.arm(r.Confirm.Arm)
 	}
-	if r.Speedup != nil {
-		add("speed-up", times(r.Speedup.Estimate), level(r.Speedup.Confidence)+": "+between(r.Speedup.Low, r.Speedup.High, 2))
+	if s := r.Speedup.decisive(); s != nil {
+		add("speed-up", times(s.Estimate), level(s.Confidence)+": "+between(s.Low, s.High, 2))
 	}
-	if base := r.arm(r.Baseline); base != nil && base.TokS != nil {
+	base := r.arm(r.BestPlain)
+	if base == nil {
+		base = r.arm(r.Baseline)
+	}
+	if base != nil && base.TokS != nil {
 		add(base.Name, short(base.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", short(base.TokS.P25), short(base.TokS.P75)))
 	}
 	if shown != nil && shown.TokS != nil {
@@ -88,7 +116,7 @@ func (p *page) facts() (out []fact) {
 		add("memory beside the pairs", short(b.Median)+" GB/s", fmt.Sprintf("quartiles %s – %s", short(b.P25), short(b.P75)))
 	}
 	if r.ElapsedS > 0 {
-		add("took", seconds(r.ElapsedS), fmt.Sprintf("%d arms", len(r.Arms)))
+		add("ran for", seconds(r.ElapsedS), fmt.Sprintf("%d arms", len(r.Arms)))
 	}
 	return out
 }
@@ -111,6 +139,10 @@ func (p *page) outputsFact() fact {
 
 func (p *page) doubts() section {
 	s := section{ID: "doubts", Title: "Doubts", Notes: p.result.Warnings}
+	if done := p.result.Complete; done != nil && !*done {
+		s.Text = []string{"The campaign has not ended: this is what it has measured so far."}
+		return s
+	}
 	if len(s.Notes) == 0 {
 		s.Text = []string{"The campaign raised no warnings."}
 	}
@@ -197,6 +229,9 @@ func (p *page) predictions() section {
 func (p *page) timelineSection() section {
 	s := part("time", "Timeline", p.timeline(), "What ran when. Speeds that move together with the memory's are the machine's doing, not an arm's.",
 		"The directory holds neither trials nor starts, so there is no timeline.")
+	for _, d := range p.result.Drift {
+		s.Notes = append(s.Notes, fmt.Sprintf("Within start %d the speed of plain decoding changed by %s from the first third of its readings to the last.", d.Boot, signedPercent(d.Ratio-1)))
+	}
 	if t := bootRows(p.Boots); t != nil {
 		s.Tables = append(s.Tables, t)
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"draftlab/lab/trial"
 )
@@ -10,25 +11,43 @@ import (
 // contender is a row of the chart of speed-ups.
 type contender struct {
 	name      string
-	measured  *ratio
+	measured  *ratio // over plain decoding in the same environment; of plain decoding in another one, over the baseline
+	overall   *ratio // over the best plain decoding, where that is another one
 	predicted *trial.Prediction
 	best      bool
 	again     bool // the confirm run
+	decided   string
 }
 
 // contenders are the arms that were compared or predicted, and the confirm run.
 func (p *page) contenders() (out []contender) {
-	for i := range p.result.Arms {
-		a := &p.result.Arms[i]
-		c := contender{name: a.Name, measured: a.Speedup, predicted: p.predicted(a.Name, "speedup"), best: a.Name == p.result.best()}
-		if c.measured != nil || c.predicted != nil {
+	r := p.result
+	for i := range r.Arms {
+		a := &r.Arms[i]
+		c := contender{name: a.Name, measured: a.Speedup.same(), overall: p.overall(a, a.Speedup), predicted: p.predicted(a.Name, "speedup"), best: a.Name == r.best(), decided: a.Decided}
+		if a.Plain() {
+			c.measured = a.Effect
+		}
+		if c.measured != nil || c.predicted != nil || c.overall != nil {
 			out = append(out, c)
 		}
 	}
-	if c := p.result.Confirm; c != nil && c.Speedup != nil {
-		out = append(out, contender{name: c.Arm + ", confirm run", measured: c.Speedup, best: c.Arm == p.result.best(), again: true})
+	if c := r.Confirm; c != nil && c.Speedup.decisive() != nil {
+		again := contender{name: c.Arm + ", confirm run", measured: c.Speedup.same(), best: c.Arm == r.best(), again: true}
+		if a := r.arm(c.Arm); a != nil {
+			again.overall = p.overall(a, c.Speedup)
+		}
+		out = append(out, again)
 	}
 	return out
+}
+
+// overall is a speed-up over the best plain decoding, nil if that is the arm's own baseline.
+func (p *page) overall(a *armResult, s *speedup) *ratio {
+	if base := p.result.base(a); s == nil || p.result.BestPlain == "" || (base != nil && base.Name == p.result.BestPlain) {
+		return nil
+	}
+	return s.BestPlain
 }
 
 // predicted returns the last prediction of a quantity of an arm, nil if there is none.
@@ -48,8 +67,15 @@ func (p *page) speedups() *figure {
 		return nil
 	}
 	f := &figure{ID: "speedups", Title: "Speed-up over plain decoding", Desc: p.speedupWords(cs)}
-	f.Table = &table{Caption: "Speed-up over plain decoding in the same environment", Columns: []column{{"arm", false}, {"speed-up", true}, {"interval", true}, {"pairs", true}, {"predicted", true}, {"its interval", true}}}
-	anyPrediction := false
+	f.Table = &table{Caption: "Speed-up over plain decoding in the same environment; of plain decoding in another one, over the baseline", Columns: []column{{"arm", false}, {"speed-up", true}, {"interval", true}, {"pairs", true}, {"predicted", true}, {"its interval", true}}}
+	best := "over " + p.result.BestPlain
+	has := kinds(cs)
+	if has.overall {
+		f.Table.Columns = append(f.Table.Columns, column{best, true}, column{"its interval", true})
+	}
+	if has.decided {
+		f.Table.Columns = append(f.Table.Columns, column{"measured", false})
+	}
 	for _, c := range cs {
 		row := []string{c.name, "", "", "", "", ""}
 		if c.measured != nil {
@@ -57,11 +83,19 @@ func (p *page) speedups() *figure {
 		}
 		if c.predicted != nil {
 			row[4], row[5] = times(c.predicted.Estimate), between(c.predicted.Low, c.predicted.High, 2)
-			anyPrediction = true
+		}
+		switch {
+		case has.overall && c.overall != nil:
+			row = append(row, times(c.overall.Estimate), between(c.overall.Low, c.overall.High, 2))
+		case has.overall:
+			row = append(row, "", "")
+		}
+		if has.decided {
+			row = append(row, c.decided)
 		}
 		f.Table.Rows = append(f.Table.Rows, row)
 	}
-	f.draw(func(d *drawing) { drawSpeedups(d, cs, anyPrediction) })
+	f.draw(func(d *drawing) { drawSpeedups(d, cs, best) })
 	return f
 }
 
@@ -87,6 +121,18 @@ func (p *page) speedupWords(cs []contender) string {
 	return fmt.Sprintf("%d rows. The highest is %s at %s. The whole interval lies above 1 in %d of them and below 1 in %d.", len(cs), best.name, best.measured.words(), faster, slower)
 }
 
+// has says what the rows of the chart of speed-ups have.
+type has struct{ overall, predicted, decided bool }
+
+func kinds(cs []contender) (h has) {
+	for _, c := range cs {
+		h.overall = h.overall || c.overall != nil
+		h.predicted = h.predicted || c.predicted != nil
+		h.decided = h.decided || c.decided != ""
+	}
+	return h
+}
+
 // ratioScale is logarithmic, holds 1, all estimates, and intervals as far as they are not absurdly wide.
 func ratioScale(cs []contender, from, to float64) scale {
 	lo, hi := 0.9, 1.1
@@ -108,53 +154,60 @@ func ratioScale(cs []contender, from, to float64) scale {
 	return scale{lo: lo / 1.03, hi: hi * 1.03, from: from, to: to, log: true}
 }
 
-// both are what was measured and what was predicted, as far as there is either.
-func (c *contender) both() (out []*ratio) {
-	if c.measured != nil {
-		out = append(out, c.measured)
-	}
-	if c.predicted != nil {
-		out = append(out, &ratio{Estimate: c.predicted.Estimate, Low: c.predicted.Low, High: c.predicted.High})
+// kinds of marks in the chart of speed-ups: what each looks like.
+var marks = []struct {
+	class string
+	shape int
+}{{"s0", 0}, {"s3", 1}, {"s1", 2}}
+
+// ratios are what was measured, what that is over the best plain decoding, and what was predicted; nil for none.
+func (c *contender) ratios() []*ratio {
+	out := []*ratio{c.measured, c.overall, nil}
+	if q := c.predicted; q != nil {
+		out[2] = &ratio{Estimate: q.Estimate, Low: q.Low, High: q.High}
 	}
 	return out
 }
 
-func drawSpeedups(d *drawing, cs []contender, predictions bool) {
-	samples := []sample{{"measured, with its interval", func(d *drawing, x, y float64) { d.interval("s0", 0, x, x+14, x+7, y) }}}
-	if predictions {
-		samples = append(samples, sample{"predicted beforehand", func(d *drawing, x, y float64) { d.interval("s1", 2, x, x+14, x+7, y) }})
+// both are those of them that there are.
+func (c *contender) both() []*ratio {
+	return slices.DeleteFunc(c.ratios(), func(r *ratio) bool { return r == nil })
+}
+
+func drawSpeedups(d *drawing, cs []contender, best string) {
+	h := kinds(cs)
+	var samples []sample
+	for i, text := range []string{"measured, with its interval", best, "predicted beforehand"} {
+		if i == 0 || i == 1 && h.overall || i == 2 && h.predicted {
+			samples = append(samples, sample{text, func(d *drawing, x, y float64) { d.interval(marks[i].class, marks[i].shape, x, x+14, x+7, y) }})
+		}
 	}
 	d.legend(samples)
 	var names, values []string
+	most := 1
 	for _, c := range cs {
 		names, values = append(names, c.label()), append(values, c.value())
+		most = max(most, len(c.both()))
 	}
-	height := 14.0
-	if predictions {
-		height = 26
-	}
-	r := newRows(d, names, values, height)
+	const apart = 12.0 // between the marks of a row
+	r := newRows(d, names, values, 2+apart*float64(most))
 	s := ratioScale(cs, r.from, r.to)
-	end := d.xAxis(s, r.top, r.bottom(len(cs)), "times plain decoding (logarithmic)", times)
+	bottom := d.xAxis(s, r.top, r.bottom(len(cs)), "times plain decoding (logarithmic)", times)
 	d.line("reference", s.at(1), r.top, s.at(1), r.bottom(len(cs)))
 	for i, c := range cs {
 		class := ""
 		if c.best {
 			class = "strong"
 		}
-		y := r.row(i, names[i], values[i], class)
-		if c.measured != nil {
-			at := y
-			if c.predicted != nil {
-				at -= 6
+		y := r.row(i, names[i], values[i], class) - apart*float64(len(c.both())-1)/2
+		for k, q := range c.ratios() {
+			if q != nil {
+				d.ratio(marks[k].class, marks[k].shape, s, q, y)
+				y += apart
 			}
-			d.ratio("s0", 0, s, c.measured, at)
-		}
-		if c.predicted != nil {
-			d.ratio("s1", 2, s, &ratio{Estimate: c.predicted.Estimate, Low: c.predicted.Low, High: c.predicted.High}, y+7)
 		}
 	}
-	d.h = end
+	d.h = bottom
 }
 
 // label is the name beside the chart: the winner has a star, and its confirm run stands last.
@@ -170,10 +223,13 @@ func (c *contender) label() string {
 }
 
 func (c *contender) value() string {
-	if c.measured == nil {
-		return "not measured"
+	switch {
+	case c.measured != nil:
+		return c.measured.brief()
+	case c.overall != nil:
+		return c.overall.brief()
 	}
-	return c.measured.brief()
+	return "not measured"
 }
 
 // ratio draws an estimate with its interval; an end beyond the scale has an arrow.
@@ -272,12 +328,12 @@ func (p *page) drawThroughput(d *drawing, arms []*armResult) {
 		d.line("median", x+8, y-6, x+8, y+6)
 	}}}
 	if any {
-		samples = append(samples, sample{"predicted speed-up times plain decoding's median", func(d *drawing, x, y float64) { d.interval("s1", 2, x, x+14, x+7, y) }})
+		samples = append(samples, sample{"predicted speed-up times plain's median", func(d *drawing, x, y float64) { d.interval("s1", 2, x, x+14, x+7, y) }})
 	}
 	d.legend(samples)
 	r := newRows(d, names, values, 20)
 	s := linear(all, r.from, r.to)
-	end := d.xAxis(s, r.top, r.bottom(len(arms)), "tokens a second", short)
+	bottom := d.xAxis(s, r.top, r.bottom(len(arms)), "tokens a second", short)
 	for i, a := range arms {
 		class := ""
 		if a.Name == p.result.best() {
@@ -290,7 +346,7 @@ func (p *page) drawThroughput(d *drawing, arms []*armResult) {
 			d.ratio("s1", 2, s, q, y)
 		}
 	}
-	d.h = end
+	d.h = bottom
 }
 
 // scaled is a prediction times a number.

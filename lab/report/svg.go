@@ -174,14 +174,16 @@ func textWidth(s string, size float64) float64 {
 	return em * size
 }
 
-// fit shortens a text to a width.
+// fit shortens a text to a width by its middle: names of arms begin alike, with what they draft, and end with what tells them apart.
 func fit(s string, size, width float64) string {
 	if textWidth(s, size) <= width {
 		return s
 	}
 	runes := []rune(s)
 	for n := min(len(runes), int(width/size*4)) - 1; n > 0; n-- {
-		if short := strings.TrimRight(string(runes[:n]), " ") + "…"; textWidth(short, size) <= width {
+		head := (n + 1) / 2
+		short := strings.TrimRight(string(runes[:head]), " ") + "…" + strings.TrimLeft(string(runes[len(runes)-(n-head):]), " ")
+		if textWidth(short, size) <= width {
 			return short
 		}
 	}

@@ -151,26 +151,7 @@ func (p *page) timelineWords(c clock, lanes []lane) string {
 	if len(p.Boots) > 0 {
 		text += fmt.Sprintf(" on %d starts of the server", len(p.Boots))
 	}
-	text += " within " + seconds(c.last.Sub(c.zero).Seconds()) + "."
-	if d := p.drift(lanes); d != "" {
-		text += " " + d
-	}
-	return text
-}
-
-// drift says how the speed of plain decoding moved, "" if too little is known.
-func (p *page) drift(lanes []lane) string {
-	i := slices.IndexFunc(lanes, func(l lane) bool { return l.name == p.result.Baseline })
-	if i < 0 {
-		return ""
-	}
-	xs := known(lanes[i].marks, func(m Mark) float64 { return m.TokS })
-	third := len(xs) / 3
-	if third < 3 {
-		return ""
-	}
-	first, last := stats.Median(xs[:third]), stats.Median(xs[len(xs)-third:])
-	return fmt.Sprintf("Plain decoding's median went from %s tok/s in the first third of its requests to %s in the last (%s).", short(first), short(last), signedPercent(last/first-1))
+	return text + " within " + seconds(c.last.Sub(c.zero).Seconds()) + "."
 }
 
 func (p *page) drawTimeline(d *drawing, c clock, lanes []lane) {

@@ -73,7 +73,7 @@ func drawVerify(d *drawing, points []verifyPoint, c *explain.CostModel) {
 	s := linear(all, top+230, top)
 	x := scale{lo: 0, hi: most * 1.08, from: 50, to: d.w - 12}
 	d.yAxis(s, x.from, x.to, 5, func(v float64) string { return short(v) })
-	end := d.xAxis(x, top, s.from, "rows of a verification", func(v float64) string {
+	bottom := d.xAxis(x, top, s.from, "rows of a verification", func(v float64) string {
 		if v != math.Trunc(v) {
 			return ""
 		}
@@ -88,5 +88,5 @@ func drawVerify(d *drawing, points []verifyPoint, c *explain.CostModel) {
 	for _, v := range points {
 		d.mark("mark s0", 0, x.at(v.rows), s.at(v.ms), 4.5)
 	}
-	d.h = end
+	d.h = bottom
 }

@@ -60,6 +60,8 @@ func (s *spread) short() string {
 
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", math.Round(100*v)+0) } // + 0: no -0
 
+func finePercent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+
 func signedPercent(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
