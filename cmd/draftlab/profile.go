@@ -28,7 +28,7 @@ token more or fewer would cost and bring, each with the figures used. What a ser
 
   draftlab    its ledger of cycles: phases with percentiles
   SGLang      sums by phase, from 0.5.11 with SGLANG_ENABLE_METRICS_DEVICE_TIMER=1 and --enable-metrics
-  vLLM        accept length by position, the time of a cycle
+  vLLM        accept length by position, the time of a cycle; of a plain step where it does not speculate
   llama.cpp   the same, with --metrics
 
 With --trace FILE the server records a trace meanwhile. draftlab's is one file for ui.perfetto.dev, which is copied

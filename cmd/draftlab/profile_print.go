@@ -97,6 +97,9 @@ func printPhases(w io.Writer, term bool, r *profile.Report) error {
 	if even := breakEven(r); even > 0 {
 		words = append(words, fmt.Sprintf("break-even %.2f", even))
 	}
+	if r.Cycles == nil { // a ledger's table has the phase
+		add("plain step %.2f ms", r.PlainStepMs)
+	}
 	add("%.1f tok/s", r.TokS)
 	if s := r.Shape; s != nil {
 		words = append(words, fmt.Sprintf("steps %d, topk %d, draft tokens %d", s.Steps, s.TopK, s.DraftTokens))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -272,6 +273,43 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1"} %d
 	}
 	if !strings.Contains(strings.Join(r.Missing, "\n"), "times by phase: vLLM") {
 		t.Errorf("%q", r.Missing)
+	}
+}
+
+// TestVLLMCountsGaps reads what vLLM 0.32 answered on a CPU: as many gaps between outputs as cycles.
+func TestVLLMCountsGaps(t *testing.T) {
+	text, err := os.ReadFile("testdata/vllm-0.32-cpu-eagle3.metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := serve(t, metrics(string(text)))
+	o.SinceStart = true
+	src := mustAttach(t, o)
+	poll(t, src, 0)
+	r := src.Report()
+	if r.Engine != "vllm" || *r.SeqCycles != 2348 || !near(*r.AcceptLength, 1+3213.0/2348, 1e-9) || *r.Shape != (Shape{3, 1, 4}) {
+		t.Errorf("%+v", r)
+	}
+	if !near(*r.Cycle.MeanMs, 1e3*321.6039191530017/2348, 1e-9) || r.PlainStepMs != nil {
+		t.Errorf("cycle %+v, plain %v", r.Cycle, r.PlainStepMs)
+	}
+}
+
+// TestVLLMPlain is a vLLM without a drafter: its cycles are plain steps.
+func TestVLLMPlain(t *testing.T) {
+	text := func(n int, sum float64) string {
+		return fmt.Sprintf("vllm:num_requests_running 1\nvllm:generation_tokens_total %d\n# TYPE vllm:inter_token_latency_seconds histogram\n"+
+			"vllm:inter_token_latency_seconds_bucket{le=\"+Inf\"} %d\nvllm:inter_token_latency_seconds_count %d\nvllm:inter_token_latency_seconds_sum %g\n", n+3, n, n, sum)
+	}
+	src := mustAttach(t, serve(t, metrics(text(100, 9), text(300, 11), text(2, .1))))
+	poll(t, src, 0)
+	poll(t, src, 3)
+	if r := src.Report(); !near(*r.Cycle.MeanMs, 10, 1e-9) || !near(*r.PlainStepMs, 10, 1e-9) || r.AcceptLength != nil {
+		t.Errorf("%+v, %+v", r, r.Cycle)
+	}
+	poll(t, src, 5) // another server: what it has counted is less
+	if r := src.Report(); r.PlainStepMs != nil {
+		t.Errorf("%+v, %+v", r, r.Cycle)
 	}
 }
 

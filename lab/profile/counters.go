@@ -104,6 +104,19 @@ func (s *counterSource) delta(name string) (float64, bool) {
 	return max(0, now), true // a counter that shrinks is a server started anew
 }
 
+// observed is how many values a histogram has taken in, and their sum; zeros if the server does not have it or has started anew.
+func (s *counterSource) observed(name string) (count, sum float64) {
+	count, sum, _ = s.last.Observed(name)
+	if s.first != nil {
+		n, v, _ := s.first.Observed(name)
+		count, sum = count-n, sum-v
+	}
+	if count <= 0 || sum <= 0 {
+		return 0, 0
+	}
+	return count, sum
+}
+
 // deltaBy is the growth of a counter by one of its labels; of several ranks that count the same the one with the most.
 func (s *counterSource) deltaBy(name, label string) map[string]float64 {
 	then := map[string]float64{}
@@ -149,7 +162,7 @@ func (s *counterSource) Report() *Report {
 	r := &Report{Engine: s.engine.name, URL: s.conn.base, Seconds: s.now.Sub(s.began).Seconds(), Phases: []Phase{}, Other: []Phase{},
 		Missing: slices.Clone(s.engine.missing), Warnings: []string{}, Shape: s.shape}
 	if s.whole {
-		r.Warnings = append(r.Warnings, "of the server's whole life: rates and the time of a cycle need watching")
+		r.Warnings = append(r.Warnings, "of the server's whole life: rates need watching")
 	} else {
 		r.BusySeconds = ptr(s.busy)
 	}
@@ -197,8 +210,11 @@ func (s *counterSource) acceptance(r *Report, drafts float64) (survival []float6
 // cycleTime fills in the time of a cycle: the time that a sequence waits from one draft to the next.
 func (s *counterSource) cycleTime(r *Report, drafts float64) {
 	var ms, p50 float64
+	gaps, waited := s.observed(s.engine.gaps)
 	generating, ok := s.delta(s.engine.generating)
 	switch {
+	case gaps > 0:
+		ms = 1e3 * waited / gaps
 	case ok && drafts > 0:
 		ms = 1e3 * generating / drafts
 	case len(s.cycle) > 0:
@@ -211,6 +227,9 @@ func (s *counterSource) cycleTime(r *Report, drafts float64) {
 		return
 	}
 	r.Cycle = &Phase{Name: "wall", MeanMs: ptr(ms), TotalMs: 1e3 * s.busy, Share: 1}
+	if _, drafting := s.last.Sum(s.engine.drafts); gaps > 0 && !drafting {
+		r.PlainStepMs = ptr(ms)
+	}
 	if p50 > 0 { // of the server's intervals, not of single cycles
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the cycle's time is accept length × running / throughput of the server's own intervals, median %.2f ms", p50))
 	}
@@ -284,4 +303,7 @@ func (s *counterSource) conclude(r *Report, survival []float64) {
 		r.Missing = append(r.Missing, "a plain step's time: this server speculates in every cycle; measure plain decoding in another start, and give it with --plain")
 	}
 	r.WhatIf, r.Basis = WhatIf(f), "the server's counters while it was watched"
+	if s.whole {
+		r.Basis = "the server's counters since its start"
+	}
 }

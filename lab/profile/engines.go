@@ -9,6 +9,7 @@ type engine struct {
 	accepted     string   // counter: drafted tokens that were accepted
 	perPosition  string   // counter by label "position": cycles that accepted the draft there
 	generating   string   // counter: seconds that sequences spent generating, summed over them
+	gaps         string   // histogram: seconds from one output of a sequence, which is a cycle's, to its next
 	phases       string   // counter by label "category": seconds
 	acceptLength string   // gauge
 	throughput   string   // gauge: tokens a second
@@ -26,8 +27,8 @@ var engines = []*engine{
 	{
 		name: "vllm", prefix: "vllm:", running: "vllm:num_requests_running", output: []string{"vllm:generation_tokens_total"},
 		drafts: "vllm:spec_decode_num_drafts_total", accepted: "vllm:spec_decode_num_accepted_tokens_total",
-		perPosition: "vllm:spec_decode_num_accepted_tokens_per_pos_total",
-		missing:     []string{"times by phase: vLLM's metrics have none; its own profiler does (--profiler-config)"},
+		perPosition: "vllm:spec_decode_num_accepted_tokens_per_pos_total", gaps: "vllm:inter_token_latency_seconds",
+		missing: []string{"times by phase: vLLM's metrics have none; its own profiler does (--profiler-config)"},
 	},
 	{
 		name: "llama.cpp", prefix: "llamacpp:", running: "llamacpp:requests_processing", output: []string{"llamacpp:tokens_predicted_total"},

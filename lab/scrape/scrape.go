@@ -82,6 +82,23 @@ func (m *Metrics) Sum(name string) (sum float64, ok bool) {
 	return sum, ok
 }
 
+// Observed adds up a histogram's or a summary's series: how many values it has taken in, and their sum. False if it has none, or a sum
+// that is not a finite number.
+func (m *Metrics) Observed(name string) (count, sum float64, ok bool) {
+	for _, one := range m.families[name].GetMetric() {
+		switch {
+		case one.Histogram != nil:
+			count, sum, ok = count+float64(one.Histogram.GetSampleCount()), sum+one.Histogram.GetSampleSum(), true
+		case one.Summary != nil:
+			count, sum, ok = count+float64(one.Summary.GetSampleCount()), sum+one.Summary.GetSampleSum(), true
+		}
+	}
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return 0, 0, false
+	}
+	return count, sum, ok
+}
+
 // Max is the largest of a metric's values; false if it has none.
 func (m *Metrics) Max(name string) (most float64, ok bool) {
 	for _, s := range m.Samples(name) {

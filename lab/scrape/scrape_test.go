@@ -18,6 +18,9 @@ h_bucket{le="+Inf"} 3
 h_sum 5
 h_count 3
 nan NaN
+# TYPE broken summary
+broken_sum NaN
+broken_count 3
 `
 
 func TestParse(t *testing.T) {
@@ -40,6 +43,14 @@ func TestParse(t *testing.T) {
 	for _, name := range []string{"h", "nan", "absent"} {
 		if v, ok := m.Sum(name); ok {
 			t.Errorf("%s has the value %v", name, v)
+		}
+	}
+	if n, sum, ok := m.Observed("h"); !ok || n != 3 || sum != 5 {
+		t.Errorf("histogram: %v, %v, %v", n, sum, ok)
+	}
+	for _, name := range []string{"nan", "absent", "broken"} {
+		if n, sum, ok := m.Observed(name); ok {
+			t.Errorf("%s has observed %v, %v", name, n, sum)
 		}
 	}
 	if !m.Has("sglang:") || m.Has("vllm:") {
