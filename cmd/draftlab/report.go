@@ -31,7 +31,7 @@ The JSON document is what the page was made of: {"file", "source", "result", "ca
 		Args: exactlyOne("a campaign's directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := report.Read(args[0])
-			if errors.Is(err, fs.ErrNotExist) {
+			if place := new(fs.PathError); errors.As(err, &place) {
 				return withHint(err.Error(), "name the directory of a campaign: draftlab tune --out DIR makes one")
 			}
 			if err != nil {
