@@ -35,7 +35,8 @@ var faults = []struct{ text, class string }{
 	{"^MemoryError", OutOfMemory},
 	{"^fatal error: runtime: out of memory", OutOfMemory},
 	{"^fatal error: runtime: cannot allocate", OutOfMemory},
-	{"(exit code: -9)", OutOfMemory},           // the kernel's killer, nearly always
+	{"(exit code: -9)", OutOfMemory}, // the kernel's killer, nearly always
+	{"^Exit code: -9", OutOfMemory},
 	{"selected index k out of range", BadFlag}, // more draft tokens than the tree has
 	{": error: argument ", BadFlag},
 	{": error: unrecognized arguments", BadFlag},

@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// keeps says that commands can have keepers.
+const keeps = true
+
 // ownGroup keeps a terminal's Ctrl-C from the child: whoever started it ends it in order.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -18,6 +20,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"draftlab/lab/runner/sshtest"
 )
 
 // TestMain makes the test's own binary the commands that the tests start.
@@ -50,23 +54,63 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		fmt.Println("child", child.Process.Pid)
+	case "http":
+		http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+		l, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("RUNNER_PORT"))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("ready")
+		panic(http.Serve(l, nil))
+	case "polite":
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
+		fmt.Println("ready")
+		<-asked
+		os.Exit(5)
+	case "daemon": // ends and leaves a child in a session of its own behind
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "RUNNER_TEST=sleep")
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println("child", child.Process.Pid)
 	case "sleep":
 		signal.Ignore(syscall.SIGTERM)
 		time.Sleep(time.Hour)
 	case "parent": // starts one that ends with its standard input, and waits to be killed
-		p, err := Start(Command{Path: os.Args[0], Env: append(os.Environ(), "RUNNER_TEST=until-stdin"), Log: os.Getenv("RUNNER_LOG")})
+		p, err := parentHost().Start(Command{Path: os.Args[0], Env: map[string]string{"RUNNER_TEST": os.Getenv("RUNNER_CHILD")},
+			Log: os.Getenv("RUNNER_LOG"), EndsWithStdin: os.Getenv("RUNNER_CHILD") == "until-stdin"})
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println("child", p.PID())
+		fmt.Println("started", p.PID())
 		time.Sleep(time.Hour)
 	}
 }
 
-func start(t *testing.T, what string) (p *Process, log string) {
+func parentHost() Host {
+	if destination := os.Getenv("RUNNER_HOST"); destination != "" {
+		return SSH{destination}
+	}
+	return Local{}
+}
+
+// ways are the ways in which a command is started.
+func ways(t *testing.T) map[string]func(t *testing.T, what string) (*Process, string) {
+	way := func(h Host, ends bool) func(*testing.T, string) (*Process, string) {
+		return func(t *testing.T, what string) (*Process, string) { return startOn(t, h, what, ends) }
+	}
+	return map[string]func(*testing.T, string) (*Process, string){
+		"local": way(Local{}, true), "local, kept": way(Local{}, false), "ssh": way(SSH{sshtest.Start(t)}, false),
+	}
+}
+
+func startOn(t *testing.T, h Host, what string, ends bool) (p *Process, log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), "log")
-	p, err := Start(Command{Path: os.Args[0], Env: append(os.Environ(), "RUNNER_TEST="+what), Log: log})
+	p, err := h.Start(Command{Path: os.Args[0], Env: map[string]string{"RUNNER_TEST": what}, Log: log, EndsWithStdin: ends})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,77 +164,165 @@ func childOf(t *testing.T, text string) int {
 }
 
 func TestLogAndStatus(t *testing.T) {
-	p, log := start(t, "talk")
-	if exit := p.Exit(); exit.Status != 3 || exit.Signal != "" || exit.String() != "exit status 3" {
-		t.Errorf("%+v", exit)
+	for name, start := range ways(t) {
+		t.Run(name, func(t *testing.T) {
+			p, log := start(t, "talk")
+			if exit := p.Exit(); exit.Status != 3 || exit.Signal != "" || exit.String() != "exit status 3" {
+				t.Errorf("%+v", exit)
+			}
+			if text, _ := os.ReadFile(log); string(text) != "out\nerr\n" {
+				t.Errorf("log %q", text)
+			}
+			if exit := p.Stop(time.Hour); exit.Status != 3 {
+				t.Errorf("stopped after its end: %+v", exit)
+			}
+		})
 	}
-	if text, _ := os.ReadFile(log); string(text) != "out\nerr\n" {
-		t.Errorf("log %q", text)
-	}
-	if exit := p.Stop(time.Hour); exit.Status != 3 {
-		t.Errorf("stopped after its end: %+v", exit)
+}
+
+func TestSignals(t *testing.T) {
+	for name, start := range ways(t) {
+		t.Run(name, func(t *testing.T) {
+			p, log := start(t, "stubborn")
+			line(t, log)
+			if exit := p.Stop(time.Millisecond); exit.Status != -1 || exit.Signal != "killed" || exit.String() != "ended by signal: killed" {
+				t.Errorf("%+v", exit)
+			}
+		})
 	}
 }
 
 func TestStopClosesStandardInput(t *testing.T) {
-	p, log := start(t, "until-stdin")
+	p, log := startOn(t, Local{}, "until-stdin", true)
 	line(t, log)
 	if exit := p.Stop(time.Hour); exit.Status != 7 {
 		t.Errorf("%+v", exit)
 	}
 }
 
-func TestStopEndsTheWholeGroup(t *testing.T) {
-	p, log := start(t, "stubborn")
-	child := childOf(t, line(t, log))
-	if exit := p.Stop(time.Millisecond); exit.Status != -1 || exit.Signal != "killed" {
-		t.Errorf("%+v", exit)
+// TestStopAsks: what ends in order when it is asked has its own status.
+func TestStopAsks(t *testing.T) {
+	for name, start := range ways(t) {
+		t.Run(name, func(t *testing.T) {
+			p, log := start(t, "polite")
+			line(t, log)
+			if exit := p.Stop(time.Hour); exit.Status != 5 {
+				t.Errorf("%+v", exit)
+			}
+		})
 	}
-	gone(child)
+}
+
+func TestStopEndsTheWholeGroup(t *testing.T) {
+	for name, start := range ways(t) {
+		t.Run(name, func(t *testing.T) {
+			p, log := start(t, "stubborn")
+			child := childOf(t, line(t, log))
+			p.Stop(time.Millisecond)
+			gone(child)
+		})
+	}
 }
 
 func TestWhatAProcessLeavesBehindIsEnded(t *testing.T) {
-	p, log := start(t, "leaver")
+	for name, start := range ways(t) {
+		t.Run(name, func(t *testing.T) {
+			p, log := start(t, "leaver")
+			child := childOf(t, line(t, log))
+			if exit := p.Exit(); exit.Status != 0 {
+				t.Errorf("%+v", exit)
+			}
+			gone(child)
+		})
+	}
+}
+
+// TestWhatLeavesTheGroupIsEnded: a child with a session of its own, which is known by its environment.
+func TestWhatLeavesTheGroupIsEnded(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("no /proc here")
+	}
+	for _, name := range []string{"local, kept", "ssh"} {
+		p, log := ways(t)[name](t, "daemon")
+		child := childOf(t, line(t, log))
+		p.Exit()
+		gone(child)
+	}
+}
+
+// TestKilledParent: no command outlives a parent that is killed outright, and neither does one whose keeper is killed with it.
+func TestKilledParent(t *testing.T) {
+	for name, env := range map[string][]string{
+		"ends with its input": {"RUNNER_CHILD=until-stdin"}, "kept": {"RUNNER_CHILD=stubborn"},
+		"ssh": {"RUNNER_CHILD=stubborn", "RUNNER_HOST=" + sshtest.Start(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "log")
+			parent := exec.Command(os.Args[0])
+			parent.Env = append(append(os.Environ(), "RUNNER_TEST=parent", "RUNNER_LOG="+log), env...)
+			out, err := parent.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := parent.Start(); err != nil {
+				t.Fatal(err)
+			}
+			text, err := bufio.NewReader(out).ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := 0
+			if first := line(t, log); name == "ends with its input" {
+				child, _ = strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(text, "started ")))
+			} else {
+				child = childOf(t, first)
+			}
+			if state(child) == "" {
+				t.Fatal("the child does not run")
+			}
+			if err := parent.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = parent.Wait() // killed, as it was told
+			gone(child)
+		})
+	}
+}
+
+// TestKilledKeeper: a command does not outlive its keeper.
+func TestKilledKeeper(t *testing.T) {
+	p, log := startOn(t, Local{}, "stubborn", false)
 	child := childOf(t, line(t, log))
-	if exit := p.Exit(); exit.Status != 0 {
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if exit := p.Exit(); exit.Signal != "killed" {
 		t.Errorf("%+v", exit)
 	}
 	gone(child)
 }
 
-// TestKilledParent: a child that ends with its standard input does not outlive a parent that is killed outright.
-func TestKilledParent(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), "RUNNER_TEST=parent", "RUNNER_LOG="+log)
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+// TestLostConnection: a command does not outlive the connection to its machine, and that is what is said.
+func TestLostConnection(t *testing.T) {
+	p, log := startOn(t, SSH{sshtest.Start(t)}, "stubborn", false)
+	child := childOf(t, line(t, log))
+	sshtest.Cut(t)
+	if exit := p.Exit(); !exit.Lost || !strings.Contains(exit.String(), "connection") {
+		t.Errorf("%+v", exit)
 	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := childOf(t, strings.TrimSpace(text))
-	line(t, log)
-	if state(child) == "" {
-		t.Fatal("the child does not run")
-	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait() // killed, as it was told
 	gone(child)
 }
 
 func TestStartFails(t *testing.T) {
-	if _, err := Start(Command{Path: filepath.Join(t.TempDir(), "none"), Log: filepath.Join(t.TempDir(), "log")}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := (Local{}).Start(Command{Path: filepath.Join(t.TempDir(), "none"), Log: filepath.Join(t.TempDir(), "log")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no program: %v", err)
 	}
-	if _, err := Start(Command{Path: os.Args[0], Log: filepath.Join(t.TempDir(), "none", "log")}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := (Local{}).Start(Command{Path: os.Args[0], Log: filepath.Join(t.TempDir(), "none", "log")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no place for the log: %v", err)
+	}
+	for _, bad := range []string{"", "-oProxyCommand=touch /tmp/x", "a b"} {
+		if _, err := (SSH{bad}).Start(Command{Path: "true", Log: filepath.Join(t.TempDir(), "log")}); err == nil || !strings.Contains(err.Error(), "destination") {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

@@ -2,9 +2,9 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"draftlab/lab/client"
@@ -33,26 +33,31 @@ const (
 	pollEvery   = 20 * time.Millisecond
 	statusEvery = 5 * time.Second
 	probeLimit  = 2 * time.Minute // for a health check or a first token; those of a cold engine compile kernels
+	answerLimit = 5 * time.Minute // without a byte of an answer
 )
 
 // start starts the process and waits until it generates; on an error nothing is left of it.
-func (s *Server) start(ctx context.Context, cmd runner.Command, c *Config, limit time.Duration, status func(Status)) (err error) {
+func (s *Server) start(ctx context.Context, cmd runner.Command, t traits, limit time.Duration, status func(Status)) (err error) {
 	began := time.Now()
 	defer func() {
 		if err != nil {
 			s.Stop(0)
 		}
 	}()
-	if s.watch, err = newWatch(s.LogPath, s.kind.address(), s.kind.ready()); err != nil {
+	if s.watch, err = newWatch(s.LogPath, t.address, t.ready); err != nil {
 		return err
 	}
-	if s.proc, err = runner.Start(cmd); err != nil {
+	if s.proc, err = s.host.Start(cmd); err != nil {
 		return fmt.Errorf("cannot start the server: %w", err)
 	}
-	s.connect(c)
+	s.connect()
+	if len(cmd.Ports) > 0 {
+		s.Client.Base = "http://" + s.proc.Address(cmd.Ports[0])
+	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	quiet, err := s.await(within, began, status)
+	w := waiting{began: began, moved: began, told: began, doomed: t.doomed, status: status}
+	err = w.await(within, s, s.proofs(t.ready))
 	if err == nil {
 		s.Ready = time.Since(began)
 		s.watch.forget()
@@ -66,51 +71,102 @@ func (s *Server) start(ctx context.Context, cmd runner.Command, c *Config, limit
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case ended:
-		return s.failure(exit, elapsed)
+		return s.failure(exit.String(), &exit, elapsed)
+	case errors.Is(err, errDoomed):
+		return s.failure(err.Error(), nil, elapsed)
 	default:
-		return s.late(err, elapsed, quiet)
+		return s.late(err, elapsed, time.Since(w.moved))
 	}
 }
 
-// connect makes the client. No proxy: the server is on this machine. One connection at a time is idle.
-func (s *Server) connect(c *Config) {
-	s.http = &http.Transport{MaxIdleConnsPerHost: 1}
-	s.Client = client.Client{HTTP: &http.Client{Transport: s.http}, Key: c.Key}
+// proof is something that a server shows when it is ready.
+type proof struct {
+	stage string
+	holds func(context.Context) bool
 }
 
-// await goes through the proofs; the error names the one that is missing. It returns how long the log has been silent.
-func (s *Server) await(ctx context.Context, start time.Time, status func(Status)) (quiet time.Duration, err error) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	told, moved := start, start
-	for _, proof := range []struct {
-		stage string
-		holds func(context.Context) bool
-	}{
-		{"its address in the log", func(context.Context) bool { s.Client.Base, _, _, _ = s.watch.look(); return s.Client.Base != "" }},
-		{"the line \"" + s.kind.ready() + "\" in the log", func(context.Context) bool { _, marked, _, _ := s.watch.look(); return marked }},
+// proofs are the four: each alone has been seen to lie. That the process lives is looked at all the time.
+func (s *Server) proofs(marker string) []proof {
+	return []proof{
+		{"its address in the log", func(context.Context) bool {
+			if s.Client.Base == "" {
+				s.Client.Base, _, _, _ = s.watch.look()
+			}
+			return s.Client.Base != ""
+		}},
+		{"the line \"" + marker + "\" in the log", func(context.Context) bool { _, marked, _, _ := s.watch.look(); return marked }},
 		{"its health check", s.healthy},
 		{"a generated token", s.generates},
-	} {
-		for !proof.holds(ctx) {
+	}
+}
+
+// waiting is a wait for a server to be ready.
+type waiting struct {
+	began, moved, told time.Time // its start; when its log grew last; when status was told last
+	doomed             bool      // a fault in the log ends the wait
+	fault              time.Time // when the first one was seen
+	status             func(Status)
+}
+
+// doomGrace is how long a server with a fault in its log may take to end by itself, so that its log is complete: SGLang's launcher
+// needs some seconds to notice that a rank has died, and sometimes does not.
+const doomGrace = 10 * time.Second
+
+var errDoomed = errors.New("its log shows a fault that no start survives, but its process lived on")
+
+// await goes through the proofs; the error names the one that is missing.
+func (w *waiting) await(ctx context.Context, s *Server, proofs []proof) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	ctx, cancel := context.WithCancel(ctx) // a proof that waits for an answer ends with the process
+	defer cancel()
+	go func() {
+		select {
+		case <-s.proc.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for _, p := range proofs {
+		for !p.holds(ctx) {
 			select {
-			case <-ctx.Done():
-				return time.Since(moved), fmt.Errorf("it did not show %s", proof.stage)
 			case <-s.proc.Done():
-				return time.Since(moved), fmt.Errorf("it ended before it showed %s", proof.stage)
+				return fmt.Errorf("it ended before it showed %s", p.stage)
+			case <-ctx.Done():
+				return fmt.Errorf("it did not show %s", p.stage)
 			case now := <-tick.C:
 				if s.watch.read(false) {
-					moved = now
+					w.moved = now
 				}
-				if status != nil && now.Sub(told) >= statusEvery {
-					told = now
-					_, _, doing, last := s.watch.look()
-					status(Status{proof.stage, doing, now.Sub(start), last})
+				if w.doom(s, now) {
+					return errDoomed
 				}
+				w.tell(s, now, p.stage)
 			}
 		}
 	}
-	return 0, nil
+	return nil
+}
+
+// doom reports that the log has shown a fault for so long that the server will not end by itself.
+func (w *waiting) doom(s *Server, now time.Time) bool {
+	if !w.doomed || !s.watch.faulty() {
+		return false
+	}
+	if w.fault.IsZero() {
+		w.fault = now
+	}
+	return now.Sub(w.fault) > doomGrace
+}
+
+// tell tells the status now and then.
+func (w *waiting) tell(s *Server, now time.Time, stage string) {
+	if w.status == nil || now.Sub(w.told) < statusEvery {
+		return
+	}
+	w.told = now
+	_, _, doing, last := s.watch.look()
+	w.status(Status{stage, doing, now.Sub(w.began), last})
 }
 
 // ended reports whether the process has ended, and how.
@@ -148,14 +204,20 @@ func (s *Server) Stop(grace time.Duration) {
 		s.watch.close()
 	}
 	if s.scratch != "" {
-		_ = os.RemoveAll(s.scratch)
+		ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+		defer cancel()
+		_ = s.host.Remove(ctx, s.scratch) // links and one small file: nothing depends on it
+		s.scratch = ""
 	}
 }
 
 // Failure returns why the server has ended, nil while it runs.
 func (s *Server) Failure() error {
+	if s.watch == nil {
+		return s.answers()
+	}
 	if exit, ended := s.ended(); ended {
-		return s.failure(exit, 0)
+		return s.failure(exit.String(), &exit, 0)
 	}
 	s.watch.read(false)
 	return nil

@@ -7,47 +7,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
 
 // configName is where a checkpoint has its configuration.
 const configName = "config.json"
-
-// copyDrafter makes a directory like a drafter's whose config.json has keys changed; the other files are links. It returns the copy's
-// absolute path.
-func copyDrafter(from, to string, keys map[string]any) (string, error) {
-	text, err := os.ReadFile(filepath.Join(from, configName))
-	if err != nil {
-		return "", err
-	}
-	if text, err = setKeys(text, keys); err != nil {
-		return "", fmt.Errorf("%s: %w", filepath.Join(from, configName), err)
-	}
-	from, err = filepath.Abs(from)
-	to, err2 := filepath.Abs(to)
-	if err := errors.Join(err, err2); err != nil {
-		return "", err
-	}
-	files, err := os.ReadDir(from)
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.RemoveAll(to), os.Mkdir(to, 0o755)); err != nil { // one that a killed campaign left
-		return "", err
-	}
-	for _, f := range files {
-		if f.Name() == configName {
-			continue
-		}
-		if err := os.Symlink(filepath.Join(from, f.Name()), filepath.Join(to, f.Name())); err != nil {
-			return "", errors.Join(err, os.RemoveAll(to))
-		}
-	}
-	return to, os.WriteFile(filepath.Join(to, configName), text, 0o644)
-}
 
 // setKeys sets keys of a JSON object, leaving the rest of it as it is. Dots in a key lead into objects within; a value of nil removes
 // the key. Keys that are not there are made: checkpoints leave out what has its usual value.

@@ -19,9 +19,17 @@ import (
 // themselves how they are drafted.
 type draftlabKind struct{}
 
-func (draftlabKind) name() string { return "draftlab" }
+var draftlabTraits = traits{
+	name: "draftlab", command: []string{"draftlab", "serve"}, endsWithStdin: true,
+	address:  regexp.MustCompile(`^(http://127\.0\.0\.1:\d+)$`),
+	ready:    firedUp,
+	reserved: []string{"port", "host", "model", "served-model-name", "drafter", "steps", "topk", "draft-tokens", "end-with-stdin"},
+}
 
-func (draftlabKind) command() []string { return []string{"draftlab", "serve"} }
+// firedUp is SGLang's word, which draftlab has taken over.
+const firedUp = "The server is fired up and ready to roll!"
+
+func (draftlabKind) traits() traits { return draftlabTraits }
 
 func (draftlabKind) arguments(c *Config, boot trial.Knobs, port int) []string {
 	args := []string{"--port=" + strconv.Itoa(port), "--end-with-stdin", "--model=" + c.Model, "--served-model-name=" + c.Model}
@@ -72,7 +80,7 @@ func (draftlabKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]a
 	return boot, map[string]any{"speculative": own}
 }
 
-func (draftlabKind) check(_ *Config, arms []trial.Arm) (found []Finding) {
+func (draftlabKind) check(_ *engine, arms []trial.Arm) (found []Finding) {
 	for _, a := range arms {
 		if err := shape(a.Knobs); err != "" {
 			found = append(found, Finding{"impossible_draft", err, true, []string{a.Name}})
@@ -105,14 +113,11 @@ func (draftlabKind) drafter(c *Config) string {
 	return ""
 }
 
-var draftlabAddress = regexp.MustCompile(`^(http://127\.0\.0\.1:\d+)$`)
+func (draftlabKind) info(ctx context.Context, s *Server) (map[string]any, error) {
+	return s.document(ctx, "/server_info")
+}
 
-func (draftlabKind) address() *regexp.Regexp { return draftlabAddress }
-
-// firedUp is SGLang's word, which draftlab has taken over.
-const firedUp = "The server is fired up and ready to roll!"
-
-func (draftlabKind) ready() string { return firedUp }
+func (draftlabKind) flush(ctx context.Context, s *Server) error { return flushCache(ctx, s) }
 
 func (draftlabKind) extra() map[string]any {
 	return map[string]any{"return_token_ids": true, "return_meta_info": true}
@@ -135,8 +140,7 @@ func (draftlabKind) wanted(c *Config, boot trial.Knobs) map[string]string {
 // ledger reads /debug/cycles; idle time and phases add up to the wall time exactly.
 func (draftlabKind) ledger(ctx context.Context, s *Server) (*trial.Ledger, error) {
 	body, err := s.get(ctx, http.MethodGet, "/debug/cycles?limit=0")
-	var refused *statusError
-	if errors.As(err, &refused) && refused.status == http.StatusNotFound {
+	if hasStatus(err, http.StatusNotFound) {
 		return nil, nil
 	}
 	if err != nil {

@@ -20,8 +20,9 @@ const (
 	MissingFile Cause = enginelog.MissingFile
 	Stalled     Cause = enginelog.Stalled // it lives, and does nothing
 	Crash       Cause = enginelog.Crash
-	Exited      Cause = "ended"     // for a reason that its log does not show
-	TooLate     Cause = "not ready" // within the limit, though its log went on
+	Unreachable Cause = "host unreachable" // the connection to its machine failed or broke
+	Exited      Cause = "ended"            // for a reason that its log does not show
+	TooLate     Cause = "not ready"        // within the limit, though its log went on
 )
 
 // BootError is a server that did not come up, or did not stay.
@@ -49,17 +50,26 @@ func (e *BootError) Error() string {
 	return b.String()
 }
 
-// failure makes the error of a server that has ended.
-func (s *Server) failure(exit runner.Exit, elapsed time.Duration) *BootError {
+// notFound is a shell's status for a program that is not there.
+const notFound = 127
+
+// failure makes the error of a server that has failed, exit nil if it had to be ended.
+func (s *Server) failure(detail string, exit *runner.Exit, elapsed time.Duration) *BootError {
 	s.watch.read(true)
 	class, lines := s.watch.why()
-	e := &BootError{Cause: Cause(class), Detail: exit.String(), Elapsed: elapsed, Lines: lines, Log: s.LogPath}
+	e := &BootError{Cause: Cause(class), Detail: detail, Elapsed: elapsed, Lines: lines, Log: s.LogPath}
 	switch {
+	case exit != nil && exit.Lost:
+		e.Cause = Unreachable
 	case class != "":
+	case exit == nil:
+		e.Cause = Crash
 	case exit.Signal == "killed":
 		e.Cause, e.Detail = OutOfMemory, exit.Signal+" from outside, which is how the system ends a process when memory runs out"
 	case exit.Signal != "":
 		e.Cause = Crash
+	case exit.Status == notFound && elapsed > 0:
+		e.Cause, e.Detail = MissingFile, detail+": the shell did not find the program"
 	default:
 		e.Cause = Exited
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,42 +24,56 @@ type Server struct {
 	Ready   time.Duration // that it took from the start to a token
 	LogPath string
 
-	kind    kind
-	config  *Config
+	reader
+	host    runner.Host
+	config  Config
 	boot    trial.Knobs
-	watch   *watch
-	proc    *runner.Process
-	http    *http.Transport
+	environ map[string]string // that the campaign has added to the server's
+	watch   *watch            // nil if the server was there before
+	proc    *runner.Process   // likewise, unless it is a way to reach it
+	http    *http.Client
 	scratch string // directory that ends with the server, "" if there is none
-}
-
-// reader is how a kind of server is read.
-type reader interface {
-	// extra are fields that every request carries, so that its answer tells what a campaign asks.
-	extra() map[string]any
-	ledger(ctx context.Context, s *Server) (*trial.Ledger, error)
-	// wanted are the settings that a start asked for, under the names of the server's own information.
-	wanted(c *Config, boot trial.Knobs) map[string]string
 }
 
 // Ask sends a request and returns what became of it.
 func (s *Server) Ask(ctx context.Context, r *client.Request) *client.Sample {
 	own := *r
-	own.Model, own.Extra = s.Model, s.kind.extra()
+	own.Model, own.Extra = s.Model, s.extra()
 	maps.Copy(own.Extra, r.Extra)
 	return s.Client.Do(ctx, time.Now(), &own)
 }
 
-// flushPatience bounds how long Flush waits for a server that still ends its last request.
+// Flush empties the server's prefix cache, where its requests do not say themselves that they want none of it.
+func (s *Server) Flush(ctx context.Context) error { return s.flush(ctx, s) }
+
+// Info returns the configuration that the server says it has; nil if it says nothing.
+func (s *Server) Info(ctx context.Context) (map[string]any, error) { return s.info(ctx, s) }
+
+// Ledger reads the sums of what the server has spent since its start; nil without an error if it keeps none.
+func (s *Server) Ledger(ctx context.Context) (*trial.Ledger, error) { return s.ledger(ctx, s) }
+
+// Differences compares what a server says of itself with what it was told, and adds what its log says that it changed.
+func (s *Server) Differences(info map[string]any) []trial.Difference {
+	out := differences(s.wanted(&s.config, s.boot), info)
+	if s.watch == nil {
+		return out
+	}
+	said := s.watch.rewrites()
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		out = append(out, trial.Difference{Key: name, Got: said[name], Note: "its log says so"})
+	}
+	return out
+}
+
+// flushPatience bounds how long a server that still ends its last request is waited for.
 const flushPatience = 5 * time.Second
 
-// Flush empties the server's prefix cache.
-func (s *Server) Flush(ctx context.Context) error {
+// flushCache asks a server for an empty prefix cache, in SGLang's way.
+func flushCache(ctx context.Context, s *Server) error {
 	give := time.Now().Add(flushPatience)
 	for {
 		_, err := s.get(ctx, http.MethodPost, "/flush_cache")
-		var refused *statusError
-		if !errors.As(err, &refused) || refused.status != http.StatusBadRequest || time.Now().After(give) {
+		if !hasStatus(err, http.StatusBadRequest) || time.Now().After(give) {
 			return err
 		}
 		select { // the engine forgets a request a moment after the client has its last token
@@ -69,24 +84,16 @@ func (s *Server) Flush(ctx context.Context) error {
 	}
 }
 
-// Info returns the configuration that the server says it has.
-func (s *Server) Info(ctx context.Context) (info map[string]any, err error) {
-	body, err := s.get(ctx, http.MethodGet, "/server_info")
+// document asks for a JSON object.
+func (s *Server) document(ctx context.Context, path string) (doc map[string]any, err error) {
+	body, err := s.get(ctx, http.MethodGet, path)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(body, &info); err != nil {
-		return nil, fmt.Errorf("/server_info: %w", err)
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return info, nil
-}
-
-// Ledger reads the sums of what the server has spent since its start; nil without an error if it keeps none.
-func (s *Server) Ledger(ctx context.Context) (*trial.Ledger, error) { return s.kind.ledger(ctx, s) }
-
-// Differences compares what a server says of itself with what it was told.
-func (s *Server) Differences(info map[string]any) []trial.Difference {
-	return differences(s.kind.wanted(s.config, s.boot), info)
+	return doc, nil
 }
 
 // maxBody bounds what is read of an answer that is no output.
@@ -113,6 +120,12 @@ func (s *Server) get(ctx context.Context, method, path string) ([]byte, error) {
 		err = &statusError{method + " " + path, resp.StatusCode, strings.TrimSpace(string(body[:min(len(body), 200)]))}
 	}
 	return body, err
+}
+
+// hasStatus reports an answer that says no with a status.
+func hasStatus(err error, status int) bool {
+	var refused *statusError
+	return errors.As(err, &refused) && refused.status == status
 }
 
 // statusError is an answer that says no.

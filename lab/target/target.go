@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
 
@@ -51,14 +52,16 @@ type Finding struct {
 
 // Config says which servers an engine starts.
 type Config struct {
-	Kind    string   // draftlab
+	Kind    string   // draftlab, sglang, llamacpp or attach
+	Host    string   // where it runs, as ssh takes it; "" is this machine
 	Command []string // program and leading arguments; empty is the kind's usual one
 	Model   string
+	URL     string            // of the server to attach to, as its host reaches it
 	Drafter string            // as the engine's flags name it; "" is none of the campaign's own
 	Key     string            // sent as a bearer token unless it is empty
 	Flags   map[string]string // of all arms, without dashes; "" is a flag that has no value
-	Env     map[string]string // of all arms, added to Environ
-	Environ []string          // of the server's process, as os.Environ returns it; nil is this process's
+	Env     map[string]string // of all arms, over Environ
+	Environ []string          // of a server on this machine, as os.Environ returns it; nil is this process's
 	Port    int               // 0 is a free one
 	Ready   time.Duration     // limit of a start; 0 is half an hour
 }
@@ -66,20 +69,35 @@ type Config struct {
 // usualLimit is the limit of a start: models of a trillion parameters take a quarter of an hour.
 const usualLimit = 30 * time.Minute
 
+// kinds are the kinds of servers that are started.
+var kinds = []kind{draftlabKind{}, sglangKind{}, llamaKind{}}
+
 // New makes an engine. The error names the field of the configuration.
 func New(c Config) (Engine, error) {
 	if c.Ready == 0 {
 		c.Ready = usualLimit
 	}
+	var host runner.Host = runner.Local{Environ: c.Environ}
+	if c.Host != "" {
+		host = runner.SSH{Destination: c.Host}
+	}
 	if c.Port < 0 || c.Port > 65535 {
 		return nil, fmt.Errorf("port %d: want 0 to 65535", c.Port)
 	}
-	switch c.Kind {
-	case "draftlab":
-		if c.Model == "" {
-			return nil, fmt.Errorf("draftlab: no model")
-		}
-		return newEngine(c, draftlabKind{}), nil
+	if c.Kind == "attach" {
+		return newAttached(c, host)
 	}
-	return nil, fmt.Errorf("no kind of server is called %q: want draftlab", c.Kind)
+	for _, k := range kinds {
+		if k.traits().name != c.Kind {
+			continue
+		}
+		switch {
+		case c.Model == "":
+			return nil, fmt.Errorf("%s: no model", c.Kind)
+		case c.URL != "":
+			return nil, fmt.Errorf("%s: a URL is for servers to attach to", c.Kind)
+		}
+		return newEngine(c, k, host), nil
+	}
+	return nil, fmt.Errorf("no kind of server is called %q: want draftlab, sglang, llamacpp or attach", c.Kind)
 }

@@ -18,10 +18,13 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"draftlab/lab/target/targettest"
 )
 
 // TestMain makes the test's own binary the server that the tests start: $STAND_IN says how it behaves.
 func TestMain(m *testing.M) {
+	targettest.Main()
 	if mode := os.Getenv("STAND_IN"); mode != "" {
 		standIn(mode)
 		return

@@ -3,8 +3,10 @@ package target
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -20,12 +22,17 @@ type watch struct {
 	address *regexp.Regexp
 	marker  string
 
-	found  string   // address
-	marked bool     // the marker was there
-	doing  string   // the last milestone of the start-up
-	tail   []string // last lines that can be shown
-	causes enginelog.Causes
+	found   string            // address
+	marked  bool              // the marker was there
+	doing   string            // the last milestone of the start-up
+	tail    []string          // last lines that can be shown
+	notices map[string]string // first line of each: the server did other than it was told
+	causes  enginelog.Causes
+	nccl    []ncclFact
 }
+
+// maxFacts bounds what is kept of NCCL's lines: ranks times variables times communicators are some thousand.
+const maxFacts = 1 << 16
 
 // newWatch watches a log from its present end on: what an earlier server left in it does not count.
 func newWatch(path string, address *regexp.Regexp, marker string) (*watch, error) {
@@ -87,9 +94,20 @@ func (w *watch) line(raw string) {
 		}
 	}
 	w.marked = w.marked || strings.Contains(raw, w.marker)
+	if v, ok := enginelog.ParseNCCL(raw); ok && len(w.nccl) < maxFacts {
+		w.nccl = append(w.nccl, ncclFact{v, clip(raw)})
+	}
 	l := enginelog.Parse([]byte(raw))
-	if l.Kind == enginelog.Milestone {
+	switch l.Kind {
+	case enginelog.Milestone:
 		w.doing = l.Name
+	case enginelog.Notice:
+		if w.notices == nil {
+			w.notices = map[string]string{}
+		}
+		if _, seen := w.notices[l.Name]; !seen {
+			w.notices[l.Name] = clip(l.Text)
+		}
 	}
 	w.causes.Add(&l, clip(raw))
 }
@@ -102,6 +120,28 @@ func (w *watch) look() (address string, marked bool, doing, last string) {
 		last = w.tail[len(w.tail)-1]
 	}
 	return w.found, w.marked, w.doing, last
+}
+
+// faulty reports whether the log has shown a fault.
+func (w *watch) faulty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _, faulty := w.causes.Cause()
+	return faulty
+}
+
+// rewrites returns the lines in which the server said that it does other than it was told, by name.
+func (w *watch) rewrites() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.notices)
+}
+
+// ncclFacts are what NCCL said of variables so far.
+func (w *watch) ncclFacts() []ncclFact {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.nccl)
 }
 
 // forget drops the faults seen so far: a server that is ready has survived them.

@@ -1,0 +1,282 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"draftlab/lab/trial"
+)
+
+// sglangRules are what SGLang does silently, refuses only after its model has loaded, or does to some arms and not to others. The sources
+// of all of them are its server_args.py and arg_groups/speculative_hook.py, 0.4.6 to 0.5.18.
+func (sglangKind) check(e *engine, arms []trial.Arm) []Finding {
+	c := &sglangCheck{c: &e.c, arms: arms}
+	c.version = e.sglangVersion()
+	c.shapes()
+	c.drafters(e)
+	c.refused()
+	c.unequal()
+	c.versions()
+	c.simulated()
+	return c.found
+}
+
+// sglangCheck collects findings.
+type sglangCheck struct {
+	c       *Config
+	arms    []trial.Arm
+	version version // zero if it is not known
+	found   []Finding
+}
+
+// add adds a finding about the arms for which something holds, if there are any.
+func (c *sglangCheck) add(code string, fatal bool, holds func(trial.Arm) bool, text string, args ...any) {
+	if of := names(c.arms, holds); len(of) > 0 {
+		c.found = append(c.found, Finding{code, fmt.Sprintf(text, args...), fatal, of})
+	}
+}
+
+// flag is what an arm's server is given for a flag.
+func (c *sglangCheck) flag(a trial.Arm, name string) (value string, given bool) {
+	if value, given = a.Flags[name]; !given {
+		value, given = c.c.Flags[name]
+	}
+	return value, given
+}
+
+// variable is likewise an environment variable.
+func (c *sglangCheck) variable(a trial.Arm, name string) (value string, given bool) {
+	if value, given = a.Env[name]; !given {
+		value, given = c.c.Env[name]
+	}
+	return value, given
+}
+
+// number is a flag's number, or another one if it is not given.
+func (c *sglangCheck) number(a trial.Arm, name string, otherwise float64) float64 {
+	if value, given := c.flag(a, name); given {
+		if x, err := strconv.ParseFloat(value, 64); err == nil {
+			return x
+		}
+	}
+	return otherwise
+}
+
+func spec(a trial.Arm) bool { return !a.Plain() }
+
+// shapes: the first is silent, the second ends the server when it captures its graphs.
+func (c *sglangCheck) shapes() {
+	for _, a := range c.arms {
+		k, own := a.Knobs, func(b trial.Arm) bool { return b.Name == a.Name }
+		switch {
+		case k.Plain() || algorithm(k.Drafter) == ngram:
+		case k.TopK == 1 && k.DraftTokens != k.Steps+1 && k.Steps > 0:
+			c.add("draft_tokens_rewritten", false, own, "SGLang would make %d draft tokens %d, steps + 1, because topk is 1, and only warn in its log: ask for that", k.DraftTokens, k.Steps+1)
+		default:
+			if words := shape(k); words != "" {
+				c.add("impossible_draft", true, own, "%s; SGLang says so only when it captures its graphs, as \"selected index k out of range\"", words)
+			}
+		}
+	}
+}
+
+// drafters looks at the drafter's own configuration, if it is a directory.
+func (c *sglangCheck) drafters(e *engine) {
+	eagle := func(a trial.Arm) bool { return spec(a) && strings.HasPrefix(algorithm(a.Drafter), "EAGLE") }
+	if c.c.Drafter == "" {
+		c.add("no_drafter", true, eagle, "there is no drafter: SGLang would load the target in its place, and end")
+		return
+	}
+	if e.drafter(c.c) == "" {
+		return // a name on the hub
+	}
+	text, err := e.drafterConfig()
+	if err != nil {
+		c.add("missing_drafter", true, spec, "the drafter's %s cannot be read: %v", configName, err)
+		return
+	}
+	var config struct {
+		Architectures []string `json:"architectures"`
+		Vocabulary    int      `json:"vocab_size"`
+		Draft         int      `json:"draft_vocab_size"`
+	}
+	if json.Unmarshal(text, &config) != nil {
+		return // draftlab doctor says more
+	}
+	three := slices.ContainsFunc(config.Architectures, func(s string) bool { return strings.Contains(strings.ToLower(s), "eagle3") })
+	c.add("wrong_algorithm", true, func(a trial.Arm) bool { return three && spec(a) && algorithm(a.Drafter) == "EAGLE" },
+		"%s is an EAGLE-3 head: as EAGLE it runs without an error, at an accept length of exactly 1", path.Base(c.c.Drafter))
+	c.add("impossible_flags", true, func(a trial.Arm) bool {
+		_, rejection := c.flag(a, "speculative-use-rejection-sampling")
+		return spec(a) && rejection && config.Draft > 0 && config.Draft < config.Vocabulary
+	}, "rejection sampling needs a drafter with the target's whole vocabulary; this one has %d of %d", config.Draft, config.Vocabulary)
+}
+
+// refused are combinations with which no server comes up, or not as it was meant.
+func (c *sglangCheck) refused() {
+	tree := func(a trial.Arm) bool { return spec(a) && a.TopK > 1 }
+	backend := func(a trial.Arm) string { b, _ := c.flag(a, "attention-backend"); return b }
+	c.add("impossible_flags", true, func(a trial.Arm) bool { return tree(a) && backend(a) == "trtllm_mha" }, "the attention backend trtllm_mha supports topk 1 only")
+	c.add("impossible_flags", true, func(a trial.Arm) bool {
+		return tree(a) && c.number(a, "page-size", 1) > 1 && backend(a) != "" && !slices.Contains([]string{"flashinfer", "fa3", "triton"}, backend(a))
+	}, "trees with pages of more than one token need the attention backend flashinfer, fa3 or (from 0.5.11) triton; 0.4.6 silently makes topk 1")
+	c.add("impossible_flags", true, func(a trial.Arm) bool { return spec(a) && max(c.number(a, "pp-size", 1), c.number(a, "pp", 1)) > 1 },
+		"SGLang does not speculate with pipeline parallelism")
+	c.add("impossible_flags", true, func(a trial.Arm) bool {
+		_, on := c.flag(a, "enable-dp-attention")
+		return spec(a) && on && slices.Contains([]string{"STANDALONE", ngram, "DFLASH"}, algorithm(a.Drafter))
+	}, "this drafter does not work with data-parallel attention")
+	c.add("impossible_flags", true, func(a trial.Arm) bool {
+		_, on := c.flag(a, "lora-paths")
+		return spec(a) && on && algorithm(a.Drafter) != ngram
+	}, "LoRA works with the drafter ngram only")
+	c.add("flag_rewritten", false, func(a trial.Arm) bool {
+		_, on := c.flag(a, "speculative-adaptive")
+		return tree(a) && on
+	}, "adaptive steps need topk 1: SGLang switches them off and only warns")
+	c.add("flag_rewritten", false, func(a trial.Arm) bool {
+		_, on := c.flag(a, "enable-mixed-chunk")
+		return spec(a) && on
+	}, "SGLang switches mixed chunks off when it speculates, and not when it decodes plainly")
+	c.add("lossy", false, func(a trial.Arm) bool {
+		return spec(a) && (c.number(a, "speculative-accept-threshold-single", 1) < 1 || c.number(a, "speculative-accept-threshold-acc", 1) < 1)
+	}, "an acceptance threshold below 1 changes the output: a speed-up of this arm is not one of the same text")
+}
+
+// unequal is what SGLang decides differently for plain decoding and for speculation, or for chains and trees.
+func (c *sglangCheck) unequal() {
+	mixed := len(names(c.arms, spec)) > 0 && len(names(c.arms, trial.Arm.Plain)) > 0
+	without := func(flag string) func(trial.Arm) bool {
+		return func(a trial.Arm) bool { _, given := c.flag(a, flag); return !given }
+	}
+	if mixed {
+		c.add("unequal_running_requests", false, func(a trial.Arm) bool { return spec(a) && without("max-running-requests")(a) },
+			"SGLang limits running requests to 48 when it speculates, and to far more when it decodes plainly: set max-running-requests for all arms")
+	}
+	chains := len(names(c.arms, func(a trial.Arm) bool { return a.Plain() || a.TopK == 1 })) > 0
+	if chains {
+		c.add("unequal_attention_backend", false, func(a trial.Arm) bool { return spec(a) && a.TopK > 1 && without("attention-backend")(a) },
+			"on Hopper and Blackwell SGLang chooses another attention backend for trees than for chains and plain decoding: set attention-backend for all arms")
+	}
+	if mixed && (c.version == version{} || c.version.before(0, 5, 11)) {
+		c.add("unequal_overlap", false, func(a trial.Arm) bool {
+			on, _ := c.variable(a, "SGLANG_ENABLE_SPEC_V2")
+			return spec(a) && on != "1" && on != "true" && without("disable-overlap-schedule")(a)
+		}, "before 0.5.11 SGLang schedules without overlap when it speculates, and with it when it decodes plainly: set disable-overlap-schedule for all arms, or SGLANG_ENABLE_SPEC_V2=1, to see speculation alone")
+	}
+	for _, flag := range []string{"mem-fraction-static", "cuda-graph-max-bs"} {
+		if values := c.values(flag); len(values) > 1 {
+			c.add("unequal_memory", false, nil, "arms differ in %s (%s): so do the sizes of their key/value caches and graphs", flag, strings.Join(values, ", "))
+		}
+	}
+}
+
+// values are the different ones that arms have for a flag.
+func (c *sglangCheck) values(flag string) (list []string) {
+	for _, a := range c.arms {
+		value, given := c.flag(a, flag)
+		if !given {
+			value = "unset"
+		}
+		if !slices.Contains(list, value) {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+// versions are names that one version knows and another does not.
+func (c *sglangCheck) versions() {
+	has := func(name string) func(trial.Arm) bool {
+		return func(a trial.Arm) bool { _, given := c.variable(a, name); return given }
+	}
+	hasFlag := func(name string) func(trial.Arm) bool {
+		return func(a trial.Arm) bool { _, given := c.flag(a, name); return given }
+	}
+	if (c.version == version{}) {
+		c.found = append(c.found, Finding{"version_unknown", "SGLang's version could not be found out beforehand: what depends on it is read back after the start", false, []string{}})
+		return
+	}
+	if !c.version.before(0, 5, 14) {
+		c.add("variable_ignored", false, has("SGLANG_ENABLE_SPEC_V2"), "SGLang %s does not read SGLANG_ENABLE_SPEC_V2 any more: it was removed in 0.5.14", c.version)
+	}
+	if c.version.before(0, 5, 0) {
+		c.add("variable_ignored", false, has("SGLANG_SIMULATE_ACC_LEN"), "SGLang %s calls it SIMULATE_ACC_LEN", c.version)
+	} else {
+		c.add("variable_ignored", false, has("SIMULATE_ACC_LEN"), "SGLang %s calls it SGLANG_SIMULATE_ACC_LEN", c.version)
+	}
+	for _, f := range []struct {
+		flag         string
+		major, minor int
+		patch        int
+	}{
+		{"speculative-adaptive", 0, 5, 11}, {"speculative-adaptive-config", 0, 5, 11}, {"speculative-use-rejection-sampling", 0, 5, 15},
+		{"enable-forward-pass-metrics", 0, 5, 12}, {"cuda-graph-max-bs-decode", 0, 5, 14}, {"cuda-graph-bs-decode", 0, 5, 14},
+	} {
+		if c.version.before(f.major, f.minor, f.patch) {
+			c.add("unknown_flag", true, hasFlag(f.flag), "SGLang %s does not know --%s: it came with %d.%d.%d", c.version, f.flag, f.major, f.minor, f.patch)
+		}
+	}
+	if c.version.before(0, 5, 11) {
+		c.found = append(c.found, Finding{"no_ledger", fmt.Sprintf("SGLang %s has no device timer by phase: cycles cannot be taken apart (0.5.11 can)", c.version), false, []string{}})
+	}
+	old := func(a trial.Arm) bool { return spec(a) && algorithm(a.Drafter) == ngram }
+	if c.version.before(0, 5, 3) {
+		c.add("unknown_flag", true, old, "SGLang %s does not know the drafter ngram: it came with 0.5.3", c.version)
+	}
+}
+
+// simulated names arms whose text is none.
+func (c *sglangCheck) simulated() {
+	c.add("simulated_acceptance", false, func(a trial.Arm) bool {
+		for _, name := range []string{"SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN"} {
+			if value, given := c.variable(a, name); given && value != "-1" && spec(a) {
+				return true
+			}
+		}
+		return false
+	}, "acceptance is simulated: the cost of cycles is real, the text is not, and the speed-up is what it would be at that acceptance")
+}
+
+// version is three numbers, as in 0.5.11.
+type version [3]int
+
+func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
+
+func (v version) before(major, minor, patch int) bool {
+	return slices.Compare(v[:], []int{major, minor, patch}) < 0
+}
+
+// parseVersion reads a version such as 0.5.3.post2 or 0.4.6rc1; zero if it is none.
+func parseVersion(text string) (v version) {
+	parts := strings.SplitN(strings.TrimSpace(text), ".", 4)
+	for i := range min(len(parts), 3) {
+		digits := strings.TrimLeft(parts[i], "0123456789")
+		n, err := strconv.Atoi(strings.TrimSuffix(parts[i], digits))
+		if err != nil {
+			return version{}
+		}
+		v[i] = n
+	}
+	return v
+}
+
+// sglangVersion asks the Python that will run SGLang, which takes a tenth of a second, where importing SGLang would take ten.
+func (e *engine) sglangVersion() version {
+	python := e.c.Command[0]
+	if !strings.HasPrefix(path.Base(python), "python") {
+		return version{}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+	defer cancel()
+	out, err := e.host.Output(ctx, python, "-c", "import importlib.metadata as m; print(m.version('sglang'))")
+	if err != nil {
+		return version{} // the start will say why
+	}
+	return parseVersion(string(out))
+}

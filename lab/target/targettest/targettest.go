@@ -1,0 +1,100 @@
+//go:build unix
+
+// Package targettest plays an SGLang server for tests: the test's own binary, started once more, replays the start-up, the log lines,
+// the endpoints and the answers of three versions, with what can go wrong. [Main], called first in TestMain, makes the binary one;
+// [Script] says how it behaves, and [Script.Command] starts it.
+//
+// It decodes nothing: its text follows from the prompt alone, and its times from the script. It knows no package of target.
+package targettest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The versions whose formats are replayed: before and after the great changes of 2025 and 2026.
+const (
+	Old    = "0.4.6.post1"
+	Middle = "0.5.5"
+	New    = "0.5.18"
+)
+
+// Fault is what goes wrong.
+type Fault string
+
+// The faults. A bad flag, a port in use and a missing drafter need no script: the server finds them as SGLang does.
+const (
+	CUDAMemory   Fault = "CUDA memory"   // runs out while loading
+	Killed       Fault = "killed"        // a rank is killed while loading, as the system does when memory runs out
+	KilledWhole  Fault = "killed whole"  // all of it is, without a word
+	HangsLoading Fault = "hangs loading" // for ever, silently
+	Unnoticed    Fault = "unnoticed"     // a rank fails while loading, and the launcher lives on
+	ReadyTooSoon Fault = "ready too soon"
+	HealthLies   Fault = "health lies"      // it is 200, and no token comes
+	CrashesLater Fault = "crashes later"    // at a request after the first few
+	QuietEnd     Fault = "quiet end"        // while loading, with status 0
+	Wrapper      Fault = "wrapper"          // a launcher stands before it that leaves the process group
+	Deaf         Fault = "deaf"             // it does not end when it is asked
+	Overwrites   Fault = "overwrites title" // ranks write their titles over their environment
+)
+
+// Script is how a server behaves.
+type Script struct {
+	Version string
+	Load    time.Duration // until it is ready
+	Speed   float64       // how many times faster than that everything is; 0 is 1
+	Ranks   int           // 0 is 1
+	Fault   Fault
+	// What decoding takes, and how likely a draft is accepted.
+	Plain, Verify, Row, Draft time.Duration
+	Accept                    float64
+}
+
+// variable holds the script in the server's environment, and rankVariable the number of a rank.
+const (
+	variable     = "DRAFTLAB_STAND_IN"
+	rankVariable = "DRAFTLAB_STAND_IN_RANK"
+)
+
+// Command returns a server's command: a Python that tells the version of SGLang when it is asked, and plays the server.
+func (s Script) Command(t testing.TB) []string {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := filepath.Join(t.TempDir(), "python3")
+	program := fmt.Sprintf("#!/bin/sh\nexport %s='%s'\nexec '%s' \"$@\"\n", variable, text, self)
+	if err := os.WriteFile(python, []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{python, "-m", "sglang.launch_server"}
+}
+
+// Main plays the server and does not return if the process is one. TestMain calls it first.
+func Main() {
+	text := os.Getenv(variable)
+	if text == "" {
+		return
+	}
+	if rank := os.Getenv(rankVariable); rank != "" {
+		playRank(rank)
+	}
+	var s Script
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		panic("targettest: " + err.Error())
+	}
+	if s.Speed == 0 {
+		s.Speed = 1
+	}
+	s.Ranks = max(s.Ranks, 1)
+	os.Exit(play(&s, os.Args[1:]))
+}
