@@ -135,7 +135,7 @@ func (a *attached) reach(ctx context.Context, o BootOptions) (*Server, error) {
 			return nil, err
 		}
 	}
-	is, err := probe.Identify(ctx, s.http, s.Client.Base, a.c.Key)
+	is, err := probe.Identify(ctx, s.http, s.Client.Base, a.c.Key, nil)
 	if err != nil {
 		s.Stop(0)
 		return nil, err
