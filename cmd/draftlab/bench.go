@@ -44,6 +44,7 @@ type benchFlags struct {
 // The sets of prompts that are no files.
 const (
 	ownPrompts    = "draftlab"
+	longPrompts   = "draftlab-long"
 	randomPrompts = "random"
 )
 
@@ -57,10 +58,11 @@ reports what came of them. One request at a time by default; --max-concurrency N
 loop), --request-rate R sends on the schedule of a Poisson process whatever the server does (an open loop),
 and then all latencies count from the moment a request was due.
 
-The prompts are the project's own that no drafter was trained on, or those of a file, in an order that --seed
-gives, so that runs with the same flags can be compared request by request: see bench compare. A prompt
-that is sent again gets a mark in front, so that no prefix cache answers for the model, and the server's
-prefix cache is emptied before the measurement. Before that the server is warmed up until its speed settles.
+The prompts are the project's own that no drafter was trained on (short ones, or draftlab-long with 1,000 to
+2,500 tokens each), or those of a file, in an order that --seed gives, so that runs with the same flags can be
+compared request by request: see bench compare. A prompt that is sent again gets a mark in front, so that no
+prefix cache answers for the model, and the server's prefix cache is emptied before the measurement. Before that
+the server is warmed up until its speed settles.
 
 What the metrics mean, and what other tools call them, is in docs/metrics.md. With --out each request
 becomes a line of JSON. The JSON document has the keys of vLLM's and SGLang's benchmarks and, of its own,
@@ -91,7 +93,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.url, "base-url", "http://127.0.0.1:30000", "the server is at `URL`")
 	fl.StringVar(&f.api, "api", "chat", "ask by chat, completions or generate (SGLang's own)")
 	fl.StringVar(&f.model, "model", "", "ask for the model `NAME`; the server's first one if empty")
-	fl.StringVar(&f.dataset, "dataset-name", ownPrompts, "send the `SET` draftlab or random, or a file in the form jsonl, sharegpt or mt-bench")
+	fl.StringVar(&f.dataset, "dataset-name", ownPrompts, "send the `SET` draftlab, draftlab-long or random, or a file in the form jsonl, sharegpt or mt-bench")
 	fl.StringVar(&f.path, "dataset-path", "", "read the prompts from `FILE`")
 	fl.IntVar(&f.inputLen, "random-input-len", 128, "random prompts have `N` words")
 	fl.IntVar(&f.outputLen, "output-len", 128, "an output has at most `N` tokens")
@@ -186,6 +188,8 @@ func (f *benchFlags) prompts(env *Env, cmd *cobra.Command) (prompts.Set, error) 
 		return set.Shuffled(f.seed), nil
 	case f.dataset == ownPrompts:
 		return prompts.All().Of(prompts.HeldOut).Shuffled(f.seed), nil
+	case f.dataset == longPrompts:
+		return prompts.Long().Of(prompts.HeldOut).Shuffled(f.seed), nil
 	case f.dataset == randomPrompts:
 		env.progress().Note("random words misstate acceptance: drafters do better or worse on what follows nonsense than on text")
 		n := int64(1000) // of which a longer run sends marked copies
@@ -194,7 +198,7 @@ func (f *benchFlags) prompts(env *Env, cmd *cobra.Command) (prompts.Set, error) 
 		}
 		return prompts.Random(int(n), f.inputLen, f.seed), nil
 	}
-	return nil, usage(cmd, "--dataset-name %q: want %s, %s or one of %q", f.dataset, ownPrompts, randomPrompts, prompts.Formats())
+	return nil, usage(cmd, "--dataset-name %q: want %s, %s, %s or one of %q", f.dataset, ownPrompts, longPrompts, randomPrompts, prompts.Formats())
 }
 
 // door returns the API of a flag.

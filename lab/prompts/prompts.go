@@ -1,5 +1,6 @@
-// Package prompts is the project's prompt set: short requests of a chat's first turn, written for it, in six
-// categories. [All] returns the set and [Set.In] and [Set.Of] cut it; [Parse] reads a set from a file of the same form.
+// Package prompts is the project's prompt set: requests of a chat's first turn, written for it, in six
+// categories. [All] returns the short ones, [Long] those of 1,000 to 2,500 tokens, and [Set.In] and [Set.Of] cut a set; [Parse] reads
+// one from a file of the same form.
 //
 // Half of the prompts were never shown to a drafter in training, in every category: acceptance is measured on
 // those ([HeldOut]). The others ([Training]) were among the conversations that the shipped drafter learned from.
@@ -77,20 +78,32 @@ func (s Set) where(keep func(Prompt) bool) (out Set) {
 }
 
 //go:embed prompts.jsonl
-var embedded []byte
+var shortFile []byte
 
-// set is the parsed embedded file.
-var set = sync.OnceValue(func() Set {
-	s, err := Parse(embedded)
+//go:embed long.jsonl
+var longFile []byte
+
+// The parsed embedded files.
+var (
+	short = sync.OnceValue(func() Set { return must("prompts.jsonl", shortFile) })
+	long  = sync.OnceValue(func() Set { return must("long.jsonl", longFile) })
+)
+
+func must(name string, file []byte) Set {
+	s, err := Parse(file)
 	if err != nil {
-		panic("prompts: prompts.jsonl: " + err.Error()) // a test holds the file to Parse
+		panic("prompts: " + name + ": " + err.Error()) // a test holds the files to Parse
 	}
 	return s
-})
+}
 
-// All returns the whole set, in the order of the file: category by category, the splits alternating. The caller
-// owns the slice.
-func All() Set { return slices.Clone(set()) }
+// All returns the short prompts, in the order of the file: category by category, the splits alternating. Acceptance is measured on
+// these. The caller owns the slice.
+func All() Set { return slices.Clone(short()) }
+
+// Long returns the long prompts, in the same order: letters, minutes, articles, source files and ledgers, with a task. Some texts serve two
+// tasks, but none serves both splits. The caller owns the slice.
+func Long() Set { return slices.Clone(long()) }
 
 // Parse reads a set of prompts: one JSON object a line, with the four fields of [Prompt] and no other. An error
 // names the line. Ids must be unique, and so must texts but for case and white space, since a prompt that is there twice

@@ -26,6 +26,45 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// TestLong: as many of each category in each half, so that the long ones can stand beside the short ones.
+func TestLong(t *testing.T) {
+	ids := map[string]bool{}
+	for _, p := range All() {
+		ids[p.ID] = true
+	}
+	for _, c := range Categories() {
+		in := Long().In(c)
+		if train, held := len(in.Of(Training)), len(in.Of(HeldOut)); train != 2 || held != 2 {
+			t.Errorf("%s: %d prompts for training, %d held out; want 2 of each", c, train, held)
+		}
+		for _, p := range in {
+			// Four characters are about a token of prose, three of code.
+			if n := len(p.Text); ids[p.ID] || !strings.HasPrefix(p.ID, string(c)+"-long-") || n < 2800 || n > 9000 || p.Text != strings.TrimSpace(p.Text) {
+				t.Errorf("%s: %d characters, or its id is wrong or is a short one's, or the text begins or ends with white space", p.ID, n)
+			}
+		}
+	}
+}
+
+// TestLongTextsKeepToTheirSplit: no passage of a held-out prompt is in one for training.
+func TestLongTextsKeepToTheirSplit(t *testing.T) {
+	seen := map[string]string{}
+	for _, p := range Long().Of(Training) {
+		for _, line := range strings.Split(p.Text, "\n") {
+			if len(line) > 200 {
+				seen[line] = p.ID
+			}
+		}
+	}
+	for _, p := range Long().Of(HeldOut) {
+		for _, line := range strings.Split(p.Text, "\n") {
+			if seen[line] != "" {
+				t.Errorf("%s and %s share %.40q", p.ID, seen[line], line)
+			}
+		}
+	}
+}
+
 func TestFilters(t *testing.T) {
 	all := All()
 	if got := all.In(); !slices.Equal(got, all) {
