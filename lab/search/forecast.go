@@ -96,18 +96,16 @@ func (f *Forecast) count(known []Measured) {
 // measureNoise takes the noise of pairs from their scatter within arms, and the drift from how far arms that were measured in the
 // same time moved together from its first half to its second.
 func (f *Forecast) measureNoise(known []Measured) {
-	var noise []float64
-	var square, expected float64
+	var noise, moves, expected float64
 	for _, m := range known {
 		logs := m.cycles()
-		noise = append(noise, standardError(logs))
-		first, second := logs[:len(logs)/2], logs[len(logs)/2:]
-		moved := stats.Median(second) - stats.Median(first)
-		square += moved * moved
-		expected += 4 * noise[len(noise)-1] * noise[len(noise)-1] * medianLoss
+		own := square(standardError(logs))
+		noise += own
+		moves += square(stats.Median(logs[len(logs)/2:]) - stats.Median(logs[:len(logs)/2]))
+		expected += 4 * own * medianLoss
 	}
-	f.noise = stats.Median(noise)
-	f.drift = math.Sqrt(max(0, square-expected) / float64(len(known)) / 2)
+	n := float64(len(known))
+	f.noise, f.drift = math.Sqrt(noise/n), math.Sqrt(max(0, moves-expected)/n/2)
 }
 
 // medianLoss is the variance of a median over that of a mean, for normal noise.
@@ -123,7 +121,7 @@ func standardError(logs []float64) float64 {
 func (f *Forecast) fitSiblings(known []Measured) {
 	sum, n := 0.0, 0.0
 	for i := range known {
-		if m := &known[i]; !isChain(m.Arm) && m.acceptLength() > 0 {
+		if m := &known[i]; !isChain(m.Arm) {
 			sum += f.all.at(m.Steps).fitSiblings(shapeOf(m.Arm, 1), m.acceptLength())
 			n++
 		}

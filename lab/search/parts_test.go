@@ -116,7 +116,7 @@ func TestLength(t *testing.T) {
 	if got := d.length(shapeOf(Arm("", 2, 1, 3), 1), 0.6); math.Abs(got-(1+0.8+0.4)) > 1e-12 {
 		t.Errorf("a chain of two: %v", got)
 	}
-	if got, want := d.length(shapeOf(Arm("", 1, 4, 5), 1), 0.5), 1+1-0.2*0.5; math.Abs(got-want) > 1e-12 {
+	if got, want := d.length(shapeOf(Arm("", 1, 4, 5), 1), 0.5), 1+1-0.2*(0.3+0.7*0.5); math.Abs(got-want) > 1e-12 {
 		t.Errorf("four siblings: %v, want %v", got, want)
 	}
 	tree := shapeOf(Arm("", 3, 3, 9), 1)

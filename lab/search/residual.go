@@ -82,10 +82,11 @@ func (r *residuals[T]) at(a T) (residual, variance float64) {
 const (
 	cycleRows, rowsApart     = 0.06, 0.6  // verification is no straight line of its rows: kernels and graphs come in steps
 	cyclePasses, passesApart = 0.02, 1.0  // nor are the drafter's passes all equal
+	cycleTree, treesApart    = 0.05, 1.0  // a tree's rows see only those before them on their path, which costs more than a chain's
 	cycleOwn                 = 0.01       // what equal rows and passes have apart
 	gainAll                  = 0.01       // tokens that end a text are drafted for nothing
 	gainDepth, stepsApart    = 0.015, 0.7 // depths
-	gainTree, sizeApart      = 0.04, 0.8  // drafters choose a tree's nodes by what they expect at each place, so that few do more
+	gainTree, sizeApart      = 0.04, 0.7  // drafters choose a tree's nodes by what they expect at each place, so that few do more
 	gainOwn                  = 0.15       // over the root of the cycles: cycles of two arms begin at different places of the text
 )
 
@@ -93,6 +94,9 @@ const (
 func likeCycle(a, b trial.Arm) float64 {
 	rows, steps, topk := apart(a.DraftTokens, b.DraftTokens), apart(a.Steps, b.Steps), apart(a.TopK, b.TopK)
 	v := square(cycleRows)*near(rows, rowsApart) + square(cyclePasses)*near(steps, passesApart)*near(topk, passesApart)
+	if !isChain(a) && !isChain(b) {
+		v += square(cycleTree) * near(rows, treesApart)
+	}
 	if a.Name == b.Name {
 		v += square(cycleOwn)
 	}
@@ -103,7 +107,7 @@ func likeCycle(a, b trial.Arm) float64 {
 func likeGain(a, b trial.Arm) float64 {
 	v := square(gainAll) + square(gainDepth)*near(apart(a.Steps, b.Steps), stepsApart)
 	if !isChain(a) && !isChain(b) {
-		v += square(gainTree) * near(apart(a.DraftTokens, b.DraftTokens), sizeApart) * near(apart(a.TopK, b.TopK), sizeApart)
+		v += square(gainTree) * near(apart(a.DraftTokens, b.DraftTokens), sizeApart) * near(apart(a.TopK, b.TopK), 2*sizeApart) * near(apart(a.Steps, b.Steps), sizeApart)
 	}
 	return v
 }
