@@ -1,270 +1,180 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"draftlab/engine"
 	"draftlab/engine/model"
-	"draftlab/internal/ui"
-	"draftlab/lab/campaign"
-	"draftlab/lab/membw"
-	"draftlab/lab/prompts"
-	"draftlab/lab/target"
+	"draftlab/lab/campaign/file"
 )
 
 // tuneFlags are the command line of tune.
 type tuneFlags struct {
 	modelFlags
-	drafter, out string
-	quick        bool
-}
-
-// tuned is the JSON document of tune, and result.json.
-type tuned struct {
-	*campaign.Result
-	Environment tunedEnvironment `json:"environment"`
-}
-
-// tunedEnvironment is what a result depends on beside its arms.
-type tunedEnvironment struct {
-	Started    time.Time      `json:"started"`
-	Build      versionInfo    `json:"build"`
-	Processors int            `json:"processors"`
-	Threads    int            `json:"threads"`
-	Model      string         `json:"model"`
-	Drafter    string         `json:"drafter"` // as the server was told
-	ReadyS     float64        `json:"server_ready_s"`
-	Server     map[string]any `json:"server"` // its own /server_info
+	drafter, out, resume string
+	quick, dryRun        bool
 }
 
 func newTune(env *Env) *cobra.Command {
 	f := tuneFlags{}
 	cmd := &cobra.Command{
-		Use:   "tune",
-		Short: "Find out whether speculation pays here, and how deep",
-		Long: `Tune starts this program's own server, waits until it writes tokens, and measures plain decoding against the
-drafter at several depths and against look-up of the text so far ("ngram"): greedy, one request at a time, on prompts
-that no drafter was trained on. It ends with the fastest way of decoding, or says that none is faster than
-plain decoding. That takes less than five minutes with the default model, fetching it apart.
+		Use:   "tune [FILE]",
+		Short: "Find out whether speculation pays, how deep, and what a setting does",
+		Long: `Tune starts a server, waits until it writes tokens, and measures ways of decoding against plain decoding. It ends
+with the fastest way, measured once more on fresh prompts, or says that none is faster than plain decoding.
+
+Without FILE it takes this program's own server, the drafter at several depths and look-up of the text so far
+("ngram"): greedy, one request at a time, on prompts that no drafter was trained on. That takes less than five minutes
+with the default model, fetching it apart. DRAFTER is "auto" (the one that comes with the model), a directory with an
+EAGLE-3 checkpoint, "random" (seeded random weights: for cost alone), or "none", which leaves look-up.
+
+FILE is a campaign in YAML: any server that draftlab can start (its own, SGLang's, llama.cpp's) or one that runs, here or
+over ssh, with any flag, environment variable or key of the drafter's config.json as a factor. docs/campaign.md lists the
+keys, the method, and the keys of the result.
 
 On each prompt every arm is paired with a plain request of its own right before or after it, in random order, behind an
-empty prefix cache. The speed-up is that of output tokens after the first, its interval from Wilcoxon's signed-rank
-test on the logarithms, corrected for the number of arms in choosing. The fastest arm is measured again on fresh
-prompts: that is the speed-up reported. Outputs are compared token by token; an arm whose text is not plain
-decoding's never wins, and makes the status 1.
+empty prefix cache; where an arm needs a server of its own, servers are started several times, and starts count as
+observations. The interval of the speed-up is that of Wilcoxon's signed-rank test on the logarithms, corrected for the
+number of arms in choosing. Outputs are compared token by token; an arm whose text is not plain decoding's never wins,
+and makes the status 1.
 
-DRAFTER is "auto" (the one that comes with the model), a directory with an EAGLE-3 checkpoint, "random" (seeded random
-weights: for cost alone), or "none", which leaves look-up.
-
---out DIR keeps result.json, samples.jsonl with every request (arrival of each chunk, memory bandwidth, what the
-server's ledger spent) and server.log. The JSON document is result.json: {"verdict", "baseline", "best", "speedup",
-"arms", "acceptance", "confirm", "environment", "warnings", …}. "verdict" is "faster"; "not-confirmed" if that was so
-the first time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine.
-"best" and "speedup" are null but for "faster".` + exitHelp,
+--out DIR keeps everything: draftlab.db and samples.jsonl (each request as it was measured), the servers' logs,
+result.json and benchstat.txt. A campaign that was interrupted or killed goes on with --resume DIR and loses nothing but
+the request that was running. The JSON document is result.json: {"verdict", "baseline", "best", "speedup", "arms",
+"phases", "acceptance", "cost_model", "verdicts", …}. "verdict" is "faster"; "not-confirmed" if that was so the first time
+only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best" and "speedup" are
+null but for "faster". With --dry-run it is the plan.` + exitHelp,
 		Example: `  draftlab tune
   draftlab tune --quick          # within two minutes
   draftlab tune --out tuned --json
+  draftlab tune campaign.yaml --dry-run
   draftlab tune --model ./model.gguf --drafter ./drafter`,
-		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runTune(env, cmd, &f) },
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runTune(env, cmd, &f, args) },
 	}
 	f.register(env, cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.drafter, "drafter", "auto", "measure this `DRAFTER`")
-	fl.StringVar(&f.out, "out", "", "keep the result, the raw samples and the server's log in `DIR`")
+	fl.StringVar(&f.out, "out", "", "keep everything in `DIR`, which is new")
+	fl.StringVar(&f.resume, "resume", "", "go on with the campaign in `DIR`")
 	fl.BoolVar(&f.quick, "quick", false, "take at most 120 s: fewer prompts, shorter outputs, wider intervals")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its commands and what it can find out, and start nothing")
 	return cmd
+}
+
+func runTune(env *Env, cmd *cobra.Command, f *tuneFlags, args []string) error {
+	if f.resume != "" {
+		if len(args) > 0 || changed(cmd, "model", "threads", "drafter", "quick", "out", "dry-run") != "" {
+			return usage(cmd, "--resume goes on as the campaign was begun: it takes no file and no other flags")
+		}
+		return resumeTune(env, cmd, f.resume)
+	}
+	c, err := f.campaign(env, cmd, args)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return previewTune(env, cmd, c)
+	}
+	return startTune(env, cmd, f.out, c)
+}
+
+// changed returns the first of some flags that was given, "" if none was.
+func changed(cmd *cobra.Command, names ...string) string {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return "--" + name
+		}
+	}
+	return ""
+}
+
+// campaign reads the file, or makes one of the flags.
+func (f *tuneFlags) campaign(env *Env, cmd *cobra.Command, args []string) (*file.Campaign, error) {
+	if len(args) > 0 {
+		if flag := changed(cmd, "model", "threads", "drafter", "quick"); flag != "" {
+			return nil, usage(cmd, "%s is for a campaign without a file: %s says what is measured", flag, args[0])
+		}
+		source, err := os.ReadFile(args[0])
+		if err != nil {
+			return nil, withHint(err.Error(), "draftlab tune without a file measures the default model")
+		}
+		return file.Parse(args[0], source)
+	}
+	if strings.HasPrefix(f.model, model.RandomPrefix) {
+		return nil, usage(cmd, "--model %s: random weights write no text, and accept no drafts: measure their passes with draftlab microbench", f.model)
+	}
+	if f.drafter == "" {
+		return nil, usage(cmd, "--drafter is empty: want auto, none, random or a checkpoint's directory")
+	}
+	text, err := f.text(env)
+	if err != nil {
+		return nil, err
+	}
+	return file.Parse("the default campaign", []byte(text))
 }
 
 // pace is how much is measured, and how long that may take.
 type pace struct {
-	want          campaign.Size
-	budget, limit time.Duration
+	Prompts, Confirm, MaxTokens int
+	Time                        time.Duration
 }
 
 // The paces. Three prompts of each category tell 5 % from nothing on a quiet machine; the confirm run has more pairs for one arm at a
-// fraction of the requests. The limits leave room for the block that runs, the start and the end.
+// fraction of the requests. The times leave room for the block that runs, the start and the end.
 var (
-	fullPace  = pace{campaign.Size{Prompts: 18, Confirm: 24, MaxTokens: 128}, 200 * time.Second, 240 * time.Second}
-	quickPace = pace{campaign.Size{Prompts: 12, Confirm: 12, MaxTokens: 64}, 70 * time.Second, 90 * time.Second}
+	fullPace  = pace{Prompts: 18, Confirm: 24, MaxTokens: 128, Time: 240 * time.Second}
+	quickPace = pace{Prompts: 12, Confirm: 12, MaxTokens: 64, Time: 90 * time.Second}
 )
 
-const (
-	stopGrace = 5 * time.Second
-	// sayEvery is the time between two lines of progress.
-	sayEvery = 5 * time.Second
-)
+// defaultCampaign is what tune measures without a file. The depths: each of the first three drafts is the one that pays last somewhere,
+// five shows what deeper ones would do, and the tree is a small one, since on a processor each further row costs.
+var defaultCampaign = template.Must(template.New("").Funcs(template.FuncMap{"quote": strconv.Quote}).Parse(`# What draftlab tune measures without a file.
+target:
+  kind: draftlab
+  flags: {threads: {{.Threads}}}
+model: {{quote .Model}}
+drafter: {{quote .Drafter}}
+workload: {prompts: heldout, count: {{.Pace.Prompts}}, confirm: {{.Pace.Confirm}}, max_tokens: {{.Pace.MaxTokens}}}
+budget: {time: {{.Pace.Time}}, boots: 4}
+arms:
+  - {drafter: ngram, steps: 3}
+{{- if .HasModel}}
+  - {drafter: eagle3, steps: 1}
+  - {drafter: eagle3, steps: 2}
+  - {drafter: eagle3, steps: 3}
+  - {drafter: eagle3, steps: 5}
+  - {drafter: eagle3, steps: 3, topk: 2, draft_tokens: 6}
+{{- else}}
+  - {drafter: ngram, steps: 1}
+  - {drafter: ngram, steps: 5}
+{{- end}}
+`))
 
-func runTune(env *Env, cmd *cobra.Command, f *tuneFlags) error {
-	if strings.HasPrefix(f.model, model.RandomPrefix) {
-		return usage(cmd, "--model %s: random weights write no text, and accept no drafts: measure their passes with draftlab microbench", f.model)
-	}
-	servers, hasModel, err := f.target(env, cmd)
-	if err != nil {
-		return err
-	}
-	if _, err := env.hub().Resolve(cmd.Context(), f.model, env.progress()); err != nil {
-		return err // now, with progress, and not within the server's start
-	}
-	dir, keep, err := f.directory(env)
-	if err != nil {
-		return err
-	}
-	doc, err := f.measure(cmd.Context(), env, dir, servers, hasModel)
-	var boot *target.BootError
-	if errors.As(err, &boot) {
-		return withHint(err.Error(), "the server's log is "+boot.Log)
-	}
-	if !keep {
-		defer os.RemoveAll(dir)
-	}
-	if err != nil {
-		return err
-	}
-	if err := writeResult(filepath.Join(dir, "result.json"), doc); err != nil {
-		return err
-	}
-	if err := printTuned(env, cmd, doc); err != nil {
-		return err
-	}
-	if !doc.Lossless {
-		return errors.New("an arm's output is not plain decoding's: see the warnings; this is a defect of the server")
-	}
-	return nil
-}
-
-// target says which servers to start, and whether its requests may ask for a drafter's model. "auto" has the shipped drafter measured even
-// where serve would leave it alone.
-func (f *tuneFlags) target(env *Env, cmd *cobra.Command) (c target.Config, model bool, err error) {
-	drafter := f.drafter
-	switch drafter {
-	case "":
-		return c, false, usage(cmd, "--drafter is empty: want auto, none, random or a checkpoint's directory")
-	case "auto":
-		drafter = string(engine.DraftNone)
-		if name := env.drafterOf(f.model); name != "" {
-			if drafter, err = unpackDrafter(env, name); err != nil {
-				return c, false, err
-			}
-		}
-	}
-	model = drafter != string(engine.DraftNone) && drafter != string(engine.DraftNgram)
-	if f.drafter != "auto" || !model || !engine.SpeculationPays() {
-		f.drafter = drafter // to serve, too, "auto" would mean something else
-	}
-	program, err := env.Executable()
-	return target.Config{
-		Kind: "draftlab", Command: []string{program, "serve"}, Model: f.model, Drafter: drafter, Environ: serverEnviron(env),
-		Flags: map[string]string{"threads": strconv.Itoa(f.threads), "max-running-requests": "1"},
-	}, model, err
-}
-
-// directory returns where everything is kept; keep says that it was asked for.
-func (f *tuneFlags) directory(env *Env) (dir string, keep bool, err error) {
-	if f.out == "" {
-		dir, err = os.MkdirTemp(env.Temp, "draftlab-tune-")
-		return dir, false, err
-	}
-	if _, err := os.Stat(filepath.Join(f.out, "samples.jsonl")); err == nil {
-		return "", true, withHint(fmt.Sprintf("--out %s: there are samples in it already", ui.Clean(f.out)), "name a new directory")
-	}
-	return f.out, true, os.MkdirAll(f.out, 0o755)
-}
-
-// measure starts the server, runs the campaign and stops the server.
-func (f *tuneFlags) measure(ctx context.Context, env *Env, dir string, servers target.Config, hasModel bool) (*tuned, error) {
-	starter, err := target.New(servers)
-	if err != nil {
-		return nil, err
-	}
-	samples, err := os.Create(filepath.Join(dir, "samples.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	defer samples.Close() // each line is written out at once
-	started := time.Now()
-	p := env.progress()
-	p.Note("starting the server")
-	server, err := starter.Boot(ctx, target.BootOptions{Name: "server", Dir: dir, Status: func(s target.Status) { p.Note(s.String()) }})
-	if err != nil {
-		return nil, err
-	}
-	defer server.Stop(stopGrace)
-	info, err := server.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p.Note(fmt.Sprintf("the server generates, %.1f s after its start", server.Ready.Seconds()))
-	pace := fullPace
+// text is the campaign file that the flags stand for.
+func (f *tuneFlags) text(env *Env) (string, error) {
+	values := struct {
+		Threads        int
+		Model, Drafter string
+		Pace           pace
+		HasModel       bool
+	}{f.threads, f.model, f.drafter, fullPace, f.drafter != string(engine.DraftNone) && f.drafter != string(engine.DraftNgram)}
 	if f.quick {
-		pace = quickPace
+		values.Pace = quickPace
 	}
-	outcome, err := campaign.Run(ctx, campaign.Config{
-		Arms: campaign.DefaultArms(hasModel), Set: prompts.All().Of(prompts.HeldOut), Seed: rand.Uint64() >> 12, // a number that JSON's readers keep
-		Want: pace.want, Budget: pace.budget, Limit: pace.limit, Server: server,
-		Bandwidth: membw.New(f.threads).Probe,
-		Record:    func(t *campaign.Trial) error { return json.NewEncoder(samples).Encode(t) },
-		Progress:  sayProgress(p, time.Now),
-	})
-	if err != nil {
-		return nil, err
+	if f.drafter == "auto" && env.drafterOf(f.model) == "" {
+		values.Drafter, values.HasModel = string(engine.DraftNone), false
 	}
-	return &tuned{campaign.Analyse(outcome), tunedEnvironment{
-		Started: started.UTC(), Build: buildVersion(), Processors: runtime.NumCPU(), Threads: f.threads,
-		Model: f.model, Drafter: f.drafter, ReadyS: server.Ready.Seconds(), Server: info,
-	}}, nil
-}
-
-// serverEnviron is the environment without the key that a server would ask its clients for.
-func serverEnviron(env *Env) []string {
-	return slices.DeleteFunc(slices.Clone(env.Environ), func(v string) bool { return strings.HasPrefix(v, "DRAFTLAB_API_KEY=") })
-}
-
-// sayProgress writes a line at the beginning of each stage and every few seconds.
-func sayProgress(p ui.Progress, now func() time.Time) func(campaign.Progress) {
-	words := map[campaign.Stage]string{campaign.WarmUp: "warming up, until the speed is steady", campaign.Measure: "measuring", campaign.Confirm: "confirming the winner"}
-	var stage campaign.Stage
-	var last time.Time
-	return func(c campaign.Progress) {
-		t := now()
-		if c.Stage == stage && t.Sub(last) < sayEvery {
-			return
-		}
-		text := fmt.Sprintf("%s: %d of %d pairs", words[c.Stage], c.Done, c.Total)
-		if c.Left > 0 {
-			text += fmt.Sprintf(", about %.0f s to go", c.Left.Seconds())
-		}
-		stage, last = c.Stage, t
-		p.Note(text)
+	var b strings.Builder
+	if err := defaultCampaign.Execute(&b, values); err != nil {
+		return "", fmt.Errorf("the default campaign: %w", err)
 	}
-}
-
-// writeResult writes result.json in one piece, so that whoever finds it finds all of it.
-func writeResult(path string, doc *tuned) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "result-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone if it was renamed
-	if err := ui.JSON(f, doc); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err := errors.Join(f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return b.String(), nil
 }

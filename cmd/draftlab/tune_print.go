@@ -2,73 +2,106 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"draftlab/internal/ui"
 	"draftlab/lab/campaign"
+	"draftlab/lab/campaign/file"
+	"draftlab/lab/runner"
+	"draftlab/lab/trial"
 )
 
 // printTuned writes the result in the form that was asked for, and its warnings to standard error.
-func printTuned(env *Env, cmd *cobra.Command, doc *tuned) error {
-	for _, w := range doc.Warnings {
+func printTuned(env *Env, cmd *cobra.Command, r *campaign.Result) error {
+	for _, w := range r.Warnings {
 		fmt.Fprintln(env.Stderr, "warning: "+ui.Clean(w))
 	}
 	if wantsJSON(cmd) {
-		return ui.JSON(env.Stdout, doc)
+		return ui.JSON(env.Stdout, r)
 	}
-	if err := printArms(env, doc); err != nil {
+	if err := printArms(env, r); err != nil {
 		return err
 	}
-	if err := printArmPhases(env, doc); err != nil {
+	if err := printArmPhases(env, r); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(env.Stdout, "\n"+verdict(doc))
+	_, err := fmt.Fprintln(env.Stdout, "\n"+verdict(r))
 	return err
 }
 
-// printArms writes the table of arms.
-func printArms(env *Env, doc *tuned) error {
+// printArms writes the table of arms. With several environments it has the best plain decoding of all beside that of the same one.
+func printArms(env *Env, r *campaign.Result) error {
+	several := r.BestPlain != r.Baseline
+	for i := range r.Arms {
+		several = several || r.Arms[i].Effect != nil
+	}
+	cols := []ui.Column{
+		{Head: "ARM"}, {Head: "TOK/S", Right: true}, {Head: "SPEED-UP", Right: true}, {Head: "95 % INTERVAL", Right: true}, {Head: "ACCEPT LEN", Right: true},
+		{Head: "CYCLE", Right: true}, {Head: "TTFT", Right: true}, {Head: "OUTPUT"},
+	}
+	if several {
+		cols = append(cols, ui.Column{Head: "OVER BEST PLAIN", Right: true})
+	}
 	var rows [][]string
-	for i := range doc.Arms {
-		a := &doc.Arms[i]
-		row := []string{a.Name, median(a.TokS, "%.1f"), "", "", "", median(a.Cycle, "%.2f ms"), median(a.TTFT, "%.0f ms"), ""}
-		if a.Speedup != nil {
-			row[2], row[3] = fmt.Sprintf("%.2f×", a.Speedup.Estimate), between(a.Speedup)
-			row[4] = fmt.Sprintf("%.2f", a.Accept)
-			row[7] = "same"
-		}
-		switch {
-		case a.Failed > 0:
-			row[7] = fmt.Sprintf("%d FAILED", a.Failed)
-		case len(a.Different) > 0:
-			row[7] = fmt.Sprintf("%d DIFFER", len(a.Different))
+	for i := range r.Arms {
+		row := armRow(&r.Arms[i], r)
+		if several {
+			row = append(row, "")
+			if s := r.Arms[i].Speedup; s != nil && s.BestPlain != nil {
+				row[len(row)-1] = fmt.Sprintf("%.2f×, %s", s.BestPlain.Estimate, between(s.BestPlain))
+			}
 		}
 		rows = append(rows, row)
 	}
-	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout), []ui.Column{
-		{Head: "ARM"}, {Head: "TOK/S", Right: true}, {Head: "SPEED-UP", Right: true}, {Head: "95 % INTERVAL", Right: true}, {Head: "ACCEPT LEN", Right: true},
-		{Head: "CYCLE", Right: true}, {Head: "TTFT", Right: true}, {Head: "OUTPUT"},
-	}, rows)
+	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout), cols, rows)
+}
+
+// armRow is an arm's line in the table.
+func armRow(a *campaign.ArmResult, r *campaign.Result) []string {
+	row := []string{ui.Clean(a.Name), median(a.TokS, "%.1f"), "", "", "", median(a.Cycle, "%.2f ms"), median(a.TTFT, "%.0f ms"), ""}
+	if r.Objective.Concurrency > 1 {
+		row[1] = median(a.Value, "%.1f")
+	}
+	if s := a.Speedup; s != nil && s.SameEnv != nil {
+		row[2], row[3] = fmt.Sprintf("%.2f×", s.SameEnv.Estimate), between(s.SameEnv)
+		row[4] = fmt.Sprintf("%.2f", a.Accept)
+		row[7] = "same"
+	}
+	switch {
+	case a.Failed > 0:
+		row[7] = fmt.Sprintf("%d FAILED", a.Failed)
+	case a.Decided == campaign.Failed:
+		row[7] = "SERVER FAILED"
+	case a.Decided == campaign.Unmeasured:
+		row[7] = campaign.Unmeasured
+	case a.Wrong:
+		row[7] = fmt.Sprintf("%d DIFFER", len(a.Different))
+	case len(a.Different) > 0:
+		row[7] = fmt.Sprintf("%d differ, as plain decoding does", len(a.Different))
+	}
+	return row
 }
 
 // cyclePhases are the columns of the second table: what a cycle consists of.
 var cyclePhases = []string{"draft", "decode", "verify", "accept", "draft_extend", "other"}
 
 // printArmPhases writes where a cycle's time goes, if the server kept a ledger.
-func printArmPhases(env *Env, doc *tuned) error {
+func printArmPhases(env *Env, r *campaign.Result) error {
 	cols := []ui.Column{{Head: "MS A CYCLE"}}
 	for _, p := range cyclePhases {
 		cols = append(cols, ui.Column{Head: p, Right: true})
 	}
 	var rows [][]string
-	for i := range doc.Arms {
-		a := &doc.Arms[i]
+	for i := range r.Arms {
+		a := &r.Arms[i]
 		if a.Phases == nil {
 			continue
 		}
-		row := []string{a.Name}
+		row := []string{ui.Clean(a.Name)}
 		for _, p := range cyclePhases {
 			row = append(row, fmt.Sprintf("%.2f", a.Phases[p]))
 		}
@@ -98,48 +131,142 @@ func between(r *campaign.Ratio) string {
 }
 
 // verdict is the answer in words.
-func verdict(doc *tuned) string {
+func verdict(r *campaign.Result) string {
 	memory := ""
-	if b := doc.Bandwidth; b != nil {
+	if b := r.Bandwidth; b != nil {
 		memory = fmt.Sprintf("\nMemory bandwidth beside the pairs: %.1f GB/s (quartiles %.1f – %.1f).", b.Median, b.P25, b.P75)
 	}
-	switch doc.Verdict {
+	plain := "plain decoding"
+	if r.BestPlain != r.Baseline {
+		plain = "the best plain decoding (" + ui.Clean(r.BestPlain) + ")"
+	}
+	switch r.Verdict {
 	case campaign.Faster:
-		i := slices.IndexFunc(doc.Arms, func(a campaign.ArmResult) bool { return a.Name == doc.Best.Name })
-		return fmt.Sprintf("Best: %s, %.2f× plain decoding (95 %% interval %s, %d fresh prompts; %.2f× when it was chosen).\nUse it with: %s%s",
-			doc.Best.Name, doc.Speedup.Estimate, between(doc.Speedup), doc.Speedup.Pairs, doc.Arms[i].Speedup.Estimate, useWith(doc), memory)
+		s := r.Speedup.BestPlain
+		chosen := ""
+		for i := range r.Arms {
+			if a := &r.Arms[i]; a.Name == r.Best.Name && a.Speedup != nil && a.Speedup.BestPlain != nil {
+				chosen = fmt.Sprintf("; %.2f× when it was chosen", a.Speedup.BestPlain.Estimate)
+			}
+		}
+		return fmt.Sprintf("Best: %s, %.2f× %s (95 %% interval %s, %d fresh prompts%s).%s%s",
+			ui.Clean(r.Best.Name), s.Estimate, plain, between(s), s.Pairs, chosen, useWith(r), memory)
 	case campaign.NotConfirmed:
 		again := "no usable pair"
-		if r := doc.Confirm.Speedup; r != nil {
-			again = fmt.Sprintf("%.2f× (95 %% interval %s, %d fresh prompts)", r.Estimate, between(r), r.Pairs)
+		if s := r.Confirm.Speedup; s != nil && s.BestPlain != nil {
+			again = fmt.Sprintf("%.2f× (95 %% interval %s, %d fresh prompts)", s.BestPlain.Estimate, between(s.BestPlain), s.BestPlain.Pairs)
 		}
-		return fmt.Sprintf("Best: plain decoding, as far as can be told. %s seemed faster, but the confirm run gave %s.%s", doc.Confirm.Arm, again, memory)
+		return fmt.Sprintf("Best: %s, as far as can be told. %s seemed faster, but the confirm run gave %s.%s", plain, ui.Clean(r.Confirm.Arm), again, memory)
 	case campaign.Undecided:
-		return undecided(doc.Open()) + memory
+		return undecided(r.Open()) + memory
 	}
-	return "Best: plain decoding. No arm is faster." + memory
+	return fmt.Sprintf("Best: %s. No arm is faster.%s", plain, memory)
 }
 
 // undecided says what could not be excluded.
 func undecided(open *campaign.ArmResult) string {
 	text := "Undecided: no arm is faster than plain decoding beyond doubt"
-	if r := open.Speedup; r != nil && r.High != nil {
-		text += fmt.Sprintf(", but %s may be (95 %% interval %s)", open.Name, between(r))
+	if s := open.Speedup; s != nil && s.BestPlain != nil && s.BestPlain.High != nil {
+		text += fmt.Sprintf(", but %s may be (95 %% interval %s)", ui.Clean(open.Name), between(s.BestPlain))
 	} else {
 		text += ", but there are too few pairs for an interval"
 	}
 	return text + ".\nMeasure again on a quieter machine, or for longer."
 }
 
-// useWith is the command line of serve that decodes as the best arm did.
-func useWith(doc *tuned) string {
-	drafter := doc.Environment.Drafter
-	if doc.Best.Drafter == "ngram" {
+// useWith is the command line that decodes as the best arm did: that of serve for draftlab's own server, and else what its server was started with.
+func useWith(r *campaign.Result) string {
+	e, best := environmentOf(r), r.Best
+	if e.Target != "draftlab" || e.Host != "" {
+		for _, b := range r.Boots {
+			if b.Cause == "" && b.Command != "" && startedFor(&b, best.Name, r) {
+				return "\nIts server was started with: " + ui.Clean(b.Command)
+			}
+		}
+		return ""
+	}
+	drafter := e.Drafter
+	if best.Drafter == "ngram" {
 		drafter = "ngram"
 	}
-	line := fmt.Sprintf("draftlab serve --model %s --drafter %s --steps %d", doc.Environment.Model, drafter, doc.Best.Steps)
-	if doc.Best.TopK > 1 {
-		line += fmt.Sprintf(" --topk %d --draft-tokens %d", doc.Best.TopK, doc.Best.DraftTokens)
+	line := fmt.Sprintf("draftlab serve --model %s --drafter %s --steps %d", e.Model, drafter, best.Steps)
+	if best.TopK > 1 {
+		line += fmt.Sprintf(" --topk %d --draft-tokens %d", best.TopK, best.DraftTokens)
 	}
-	return ui.Clean(line)
+	return "\nUse it with: " + ui.Clean(environmentWords(best.Env)+line+flagWords(best.Flags))
+}
+
+// startedFor reports whether an arm was measured on a boot.
+func startedFor(b *trial.Boot, arm string, r *campaign.Result) bool {
+	for i := range r.Arms {
+		for _, id := range r.Arms[i].Boots {
+			if r.Arms[i].Name == arm && id == b.ID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// previewTune prints what a campaign would do.
+func previewTune(env *Env, cmd *cobra.Command, c *file.Campaign) error {
+	t, err := prepare(env, cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	p, err := campaign.NewPreview(c, 0, t.engine)
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return ui.JSON(env.Stdout, p)
+	}
+	return printPreview(env, p)
+}
+
+func printPreview(env *Env, p *campaign.Preview) error {
+	var b strings.Builder
+	for _, s := range p.Boots {
+		fmt.Fprintf(&b, "%s\n    %s\n", ui.Clean(s.Name), ui.Clean(s.Command))
+		for _, a := range s.Arms {
+			fmt.Fprintf(&b, "    measures %s\n", ui.Clean(a))
+		}
+	}
+	for _, d := range p.Dropped {
+		fmt.Fprintf(&b, "left out: %s\n", ui.Clean(d))
+	}
+	for _, f := range p.Findings {
+		word := "note"
+		if f.Fatal {
+			word = "IMPOSSIBLE"
+		}
+		fmt.Fprintf(&b, "%s: %s (%s)\n", word, ui.Clean(f.Text), ui.Clean(strings.Join(f.Arms, ", ")))
+	}
+	fmt.Fprintf(&b, `
+%d starts of a server in random order, %d arms, %d pairs of each; %d requests of up to %d tokens, the confirm run's among them.
+Takes at most %.0f s from the first token of the first server on. All of it fits if the server writes %.0f tok/s or more, starts left out;
+a slower one is asked fewer prompts, and then for shorter outputs, once it is known how slow.
+The smallest difference that %d pairs find in 80 of 100 campaigns: %.1f %%, if one reading scatters by %.0f %%; result.json says how much it did.
+`, len(p.Boots), len(p.Arms), p.Pairs, p.Requests, p.Size.MaxTokens, p.TimeS, p.NeededTokS, p.Pairs, 100*p.DetectableEffect, 100*p.CV)
+	_, err := fmt.Fprint(env.Stdout, b.String())
+	return err
+}
+
+// flagWords are an arm's own flags as serve takes them.
+func flagWords(flags map[string]string) (words string) {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		words += " --" + name
+		if value := flags[name]; value != "" {
+			words += "=" + runner.Quote(value)
+		}
+	}
+	return words
+}
+
+// environmentWords are an arm's own variables as a shell takes them before a command.
+func environmentWords(env map[string]string) (words string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		words += name + "=" + runner.Quote(env[name]) + " "
+	}
+	return words
 }

@@ -7,6 +7,7 @@ import (
 
 	"draftlab/internal/ui"
 	"draftlab/lab/campaign"
+	"draftlab/lab/trial"
 )
 
 func ratioOf(estimate float64, bounds ...float64) *campaign.Ratio {
@@ -17,23 +18,45 @@ func ratioOf(estimate float64, bounds ...float64) *campaign.Ratio {
 	return r
 }
 
+// over is a speed-up over the only plain decoding that there is.
+func over(r *campaign.Ratio) *campaign.Speedup {
+	return &campaign.Speedup{SameEnv: r, BestPlain: r}
+}
+
+func arm(name, drafter string, steps, topK, tokens int) trial.Arm {
+	return trial.Arm{Name: name, Knobs: trial.Knobs{Drafter: drafter, Steps: steps, TopK: topK, DraftTokens: tokens}, Baseline: "plain"}
+}
+
+// elsewhere makes the result one of another engine's server.
+func elsewhere(r *campaign.Result) *campaign.Result {
+	r.Environment = []byte(`{"target": "sglang"}`)
+	r.Boots = []trial.Boot{{ID: 1, Command: "other"}, {ID: 2, Command: "A=b python3 -m x"}}
+	for i := range r.Arms {
+		if r.Arms[i].Name == r.Best.Name {
+			r.Arms[i].Boots = []int{2}
+		}
+	}
+	return r
+}
+
 // TestVerdicts: each ending says what was found, and the first one how to use it.
 func TestVerdicts(t *testing.T) {
-	arms := []campaign.Arm{campaign.DefaultArms(true)[0], campaign.Chain("chain", "eagle3", 3), campaign.Chain("ngram", "ngram", 3), {Name: "tree-3-2-6", Knobs: campaign.Knobs{Drafter: "eagle3", Steps: 3, TopK: 2, DraftTokens: 6}}}
-	base := func(v campaign.Verdict) *tuned {
-		r := &campaign.Result{Verdict: v, Bandwidth: &campaign.Spread{Median: 20, P25: 18, P75: 22}}
+	arms := []trial.Arm{{Name: "plain", Knobs: trial.Knobs{Drafter: "none"}}, arm("chain-3", "eagle3", 3, 1, 4), arm("ngram-3", "ngram", 3, 1, 4), arm("tree-3-2-6", "eagle3", 3, 2, 6)}
+	base := func(v campaign.Verdict) *campaign.Result {
+		r := &campaign.Result{Verdict: v, Baseline: "plain", BestPlain: "plain", Bandwidth: &campaign.Spread{Median: 20, P25: 18, P75: 22},
+			Environment: []byte(`{"target": "draftlab", "model": "smollm2", "drafter": "/drafters/one"}`)}
 		for _, a := range arms {
-			r.Arms = append(r.Arms, campaign.ArmResult{Arm: a, Speedup: ratioOf(1.5, 1.4, 1.6)})
+			r.Arms = append(r.Arms, campaign.ArmResult{Arm: a, Speedup: over(ratioOf(1.5, 1.4, 1.6))})
 		}
-		return &tuned{r, tunedEnvironment{Model: "smollm2", Drafter: "/drafters/one"}}
+		return r
 	}
-	faster := func(arm int) *tuned {
-		d := base(campaign.Faster)
-		d.Best, d.Speedup = &arms[arm], ratioOf(1.43, 1.31, 1.52)
-		return d
+	faster := func(arm int) *campaign.Result {
+		r := base(campaign.Faster)
+		r.Best, r.Speedup = &arms[arm], over(ratioOf(1.43, 1.31, 1.52))
+		return r
 	}
 	unconfirmed := base(campaign.NotConfirmed)
-	unconfirmed.Confirm = &campaign.Confirmation{Arm: "chain-3", Speedup: ratioOf(1.02, 0.97, 1.07)}
+	unconfirmed.Confirm = &campaign.Confirmation{Arm: "chain-3", Speedup: over(ratioOf(1.02, 0.97, 1.07))}
 	nothing := base(campaign.NotConfirmed)
 	nothing.Confirm = &campaign.Confirmation{Arm: "chain-3"}
 	few := base(campaign.Undecided)
@@ -41,7 +64,7 @@ func TestVerdicts(t *testing.T) {
 		few.Arms[i].Speedup = nil
 	}
 	for _, c := range []struct {
-		doc  *tuned
+		doc  *campaign.Result
 		want []string
 	}{
 		{faster(1), []string{"Best: chain-3, 1.43× plain decoding (95 % interval 1.31 – 1.52, 12 fresh prompts; 1.50× when", "draftlab serve --model smollm2 --drafter /drafters/one --steps 3\n", "20.0 GB/s (quartiles 18.0 – 22.0)"}},
@@ -51,6 +74,7 @@ func TestVerdicts(t *testing.T) {
 		{nothing, []string{"the confirm run gave no usable pair"}},
 		{base(campaign.NoneFaster), []string{"Best: plain decoding. No arm"}},
 		{base(campaign.Undecided), []string{"Undecided: no arm", "but chain-3 may be (95 % interval 1.40 – 1.60)"}},
+		{elsewhere(faster(1)), []string{"1.43× plain decoding", "Its server was started with: A=b python3 -m x"}},
 		{few, []string{"too few pairs for an interval"}},
 	} {
 		for _, w := range c.want {
@@ -64,15 +88,16 @@ func TestVerdicts(t *testing.T) {
 // TestArmsThatFailAreLoud: a wrong output and a failure stand in the table, and an interval that is none is not a number.
 func TestArmsThatFailAreLoud(t *testing.T) {
 	env, stdout, _ := testEnv(t)
-	doc := &tuned{Result: &campaign.Result{Arms: []campaign.ArmResult{
-		{Arm: campaign.Arm{Name: "plain"}, TokS: &campaign.Spread{Median: 100}},
-		{Arm: campaign.Arm{Name: "wrong"}, Speedup: ratioOf(3), Different: []string{"chat-02", "code-04"}},
-		{Arm: campaign.Arm{Name: "broken"}, Failed: 12},
-	}}}
+	doc := &campaign.Result{Arms: []campaign.ArmResult{
+		{Arm: trial.Arm{Name: "plain"}, TokS: &campaign.Spread{Median: 100}},
+		{Arm: trial.Arm{Name: "wrong"}, Speedup: over(ratioOf(3)), Different: []string{"chat-02", "code-04"}, Wrong: true},
+		{Arm: trial.Arm{Name: "broken"}, Failed: 12},
+		{Arm: trial.Arm{Name: "crashed"}, Decided: campaign.Failed},
+	}}
 	if err := printArms(env, doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{"100.0", "none (12 pairs)", "2 DIFFER", "12 FAILED"} {
+	for _, w := range []string{"100.0", "none (12 pairs)", "2 DIFFER", "12 FAILED", "SERVER FAILED"} {
 		if !strings.Contains(stdout.String(), w) {
 			t.Errorf("no %q in:\n%s", w, stdout)
 		}
@@ -85,11 +110,11 @@ func TestTuneProgress(t *testing.T) {
 	now := time.Unix(0, 0)
 	say := sayProgress(ui.NewProgress(env.Stderr, false), func() time.Time { return now })
 	for i := range 12 {
-		say(campaign.Progress{Stage: campaign.Measure, Done: i, Total: 12, Left: 90 * time.Second})
+		say(campaign.Progress{Stage: trial.Measure, Boot: "plain-1", Done: i, Total: 12, Left: 90 * time.Second})
 		now = now.Add(time.Second)
 	}
-	say(campaign.Progress{Stage: campaign.Confirm, Total: 6})
-	want := "measuring: 0 of 12 pairs, about 90 s to go\nmeasuring: 5 of 12 pairs, about 90 s to go\nmeasuring: 10 of 12 pairs, about 90 s to go\nconfirming the winner: 0 of 6 pairs\n"
+	say(campaign.Progress{Stage: trial.Confirm, Boot: "plain-1", Total: 6})
+	want := "plain-1: the server generates\nmeasuring: 0 of 12 pairs, about 90 s to go\nmeasuring: 5 of 12 pairs, about 90 s to go\nmeasuring: 10 of 12 pairs, about 90 s to go\nconfirming the winner: 0 of 6 pairs\n"
 	if stderr.String() != want {
 		t.Errorf("got\n%swant\n%s", stderr, want)
 	}

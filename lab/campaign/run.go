@@ -2,244 +2,389 @@ package campaign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math"
+	"slices"
 	"time"
 
-	"draftlab/lab/client"
+	"draftlab/lab/campaign/file"
 	"draftlab/lab/prompts"
 	"draftlab/lab/stats"
 	"draftlab/lab/trial"
 )
 
-// Server is the server that is measured.
-type Server interface {
-	Ask(ctx context.Context, r *client.Request) *client.Sample
-	Flush(ctx context.Context) error                   // empties the prefix cache
-	Ledger(ctx context.Context) (*trial.Ledger, error) // nil if it keeps none
-	Failure() error                                    // why it has ended, nil while it runs
-}
+// doubt is the kind of note that a result shows as a warning.
+const doubt = "doubt"
 
-// Config is a campaign.
-type Config struct {
-	Arms   []Arm // the first is the baseline
-	Set    prompts.Set
-	Seed   uint64
-	Want   Size
-	Budget time.Duration // for warm-up, measurement and confirm run; Want is cut down to it
-	// Limit is when the campaign ends even if it goes slower than it was planned for: after the pair that runs then. The confirm
-	// run's share of it is kept for the confirm run.
-	Limit time.Duration
+// planShare is the share of the time that a campaign plans to take: machines are slower than their first readings.
+const planShare = 0.8
 
-	Server    Server
-	Bandwidth func() float64     // reads memory and returns bytes a second
-	Record    func(*Trial) error // keeps the raw sample
-	Progress  func(Progress)
-}
-
-// Progress is how far a campaign has come.
-type Progress struct {
-	Stage       Stage
-	Done, Total int           // requests of the stage
-	Left        time.Duration // that the whole campaign will take; 0 if it is not known yet
-}
-
-// Stage is a part of a campaign.
-type Stage string
-
-// The stages.
-const (
-	WarmUp  Stage = "warm-up"
-	Measure Stage = "measure"
-	Confirm Stage = "confirm"
-)
-
-// Trial is one request of a campaign, as it is stored: all that results are made of.
-type Trial struct {
-	Stage     Stage            `json:"stage"`
-	Block     int              `json:"block"` // number of the prompt in its stage
-	Pair      int              `json:"pair"`  // number within the block
-	Arm       string           `json:"arm"`
-	Against   string           `json:"against"` // the arm of the pair that is not the baseline
-	Prompt    string           `json:"prompt"`
-	Category  prompts.Category `json:"category"`
-	Bandwidth float64          `json:"bandwidth_bytes_s"` // of memory, read right before the pair
-	Ledger    *trial.Ledger    `json:"ledger,omitempty"`  // what the server spent
-	Sample    *client.Sample   `json:"sample"`
-}
-
-// run is a campaign in progress.
-type run struct {
+// driver is a campaign in progress.
+type driver struct {
 	Config
-	rng     *rand.Rand
-	start   time.Time
-	trials  []*Trial
-	out     Outcome
-	ahead   int           // requests that are still to come
-	perPair time.Duration // mean time so far
-	ledger  *trial.Ledger
+	*data
+	blocks map[trial.Stage][]prompts.Set // by number: what is asked in a turn of the block
+
+	server Server
+	boot   *trial.Boot // of the server that runs
+	knobs  string      // identity of what it was started with
+	ledger *trial.Ledger
+	ready  time.Time     // when the first server of this run generated; zero before
+	spent  time.Duration // by earlier runs of the same campaign
+
+	request, token time.Duration // what a turn takes outside its tokens, and each of them
+	starting       time.Duration // what a start takes, its warm-up included
+	watches        map[string]*watch
+	left           map[string]bool // blocks that the server does not take, by prompt
+	perTurn        time.Duration   // mean so far
+	turns          int             // that the mean is of
+	ahead          int             // turns still to come
 }
 
-// Run runs a campaign. It fails if ctx ends, the server ends, or the baseline fails.
-func Run(ctx context.Context, c Config) (*Outcome, error) {
-	r := &run{Config: c, rng: rand.New(rand.NewPCG(c.Seed, 0)), start: time.Now()}
-	r.out.Seed, r.out.Arms = c.Seed, c.Arms
-	request, token, err := r.warmUp(ctx)
+// watch follows the pairs of one arm.
+type watch struct {
+	monitor *stats.Monitor
+	looked  int
+	decided bool
+}
+
+// Run carries out a campaign, or what is left of it. It fails if ctx ends, or if the baseline cannot be measured; what went wrong
+// with other arms is in the store.
+func Run(ctx context.Context, c Config) error {
+	d, err := read(c.Store)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var fits bool
-	left := c.Budget - time.Since(r.start)
-	if r.out.Size, fits = Fit(c.Want, len(c.Arms), left, request, token); !fits {
-		r.out.doubt("even the smallest campaign takes longer than the %v that are left: it may end early", left.Round(time.Second))
+	if d.state.Done {
+		return nil
 	}
-	picked, rest := Pick(r.rng, c.Set, r.out.Size.Prompts)
-	others := make([]int, len(c.Arms)-1)
-	for i := range others {
-		others[i] = i + 1
+	r := &driver{Config: c, data: d, blocks: map[trial.Stage][]prompts.Set{}, watches: map[string]*watch{}, left: map[string]bool{}, spent: d.elapsed()}
+	defer r.stop()
+	if err := r.begin(); err != nil {
+		return err
 	}
-	r.ahead = r.out.Size.requests(len(c.Arms)) / 2
-	until := c.Limit * time.Duration(r.ahead-r.out.Size.Confirm) / time.Duration(r.ahead)
-	if err := r.blocks(ctx, Measure, NewPlan(r.rng, picked, others), until); err != nil {
-		return nil, err
+	if err := r.rounds(ctx); err != nil {
+		return err
 	}
-	r.out.Trials = r.trials
-	if best := r.out.leader(); best > 0 {
-		fresh, _ := Pick(r.rng, rest, r.out.Size.Confirm)
-		r.ahead = len(fresh)
-		if err := r.blocks(ctx, Confirm, NewPlan(r.rng, fresh, []int{best}), c.Limit); err != nil {
-			return nil, err
-		}
-		r.out.Trials = r.trials
+	if err := r.confirm(ctx); err != nil {
+		return err
 	}
-	r.out.Elapsed = time.Since(r.start)
-	return &r.out, nil
+	return r.end()
 }
 
-// maxWarmUp bounds the readings of a warm-up, as does a quarter of the budget; what is not steady then is a shared machine rather than a cold server.
-const maxWarmUp = 10
-
-// warmUp decodes plainly, and at the greatest depth in between, until the speed is steady, and returns what a plain request takes,
-// outside its tokens and for each.
-func (r *run) warmUp(ctx context.Context) (request, token time.Duration, err error) {
-	var readings, outside, each []float64
-	set := r.Set
-	for i := 0; i < maxWarmUp && !steady(readings) && (i == 0 || time.Since(r.start) < r.Budget/4); i++ {
-		r.Progress(Progress{Stage: WarmUp, Done: i, Total: maxWarmUp})
-		begin := time.Now()
-		pair, err := r.pair(ctx, WarmUp, i, 0, &Block{Prompt: set[0]}, Pair{Arm: len(r.Arms) - 1})
-		if refused := (*refusal)(nil); errors.As(err, &refused) && len(set) > 1 {
-			set, i = set[1:], i-1
-			continue
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-		s := pair[0].Sample
-		readings = append(readings, s.DecodeTokS())
-		tokens := time.Duration(s.LastNS - s.FirstNS)
-		each = append(each, float64(tokens)/float64(max(1, s.OutputTokens)))
-		outside = append(outside, float64(time.Since(begin))/2-float64(tokens))
+// begin checks the arms and writes down what is to be found out.
+func (d *driver) begin() error {
+	if d.state.Failed == nil {
+		d.state.Failed = map[string]string{}
 	}
-	r.out.WarmUp, r.out.Steady = readings, steady(readings)
-	return time.Duration(max(0, stats.Median(outside))), time.Duration(stats.Median(each)), nil
-}
-
-// blocks runs a plan, until so long after the campaign's start. Pairs that are left out then are a random choice.
-func (r *run) blocks(ctx context.Context, stage Stage, plan []Block, until time.Duration) error {
-	total := 0
-	for i := range plan {
-		total += len(plan[i].Pairs)
-	}
-	done, out := 0, 0
-	for i := range plan {
-		before := len(r.trials)
-		for k, p := range plan[i].Pairs {
-			if time.Since(r.start) > until {
-				r.out.doubt("%s: the time was up after %d of %d pairs", stage, done, total)
-				return nil
-			}
-			r.Progress(Progress{Stage: stage, Done: done, Total: total, Left: time.Duration(r.ahead) * r.perPair})
-			begin := time.Now()
-			_, err := r.pair(ctx, stage, i, k, &plan[i], p)
-			if refused := (*refusal)(nil); errors.As(err, &refused) && out+1 < len(plan) {
-				r.out.doubt("%s: a prompt is left out: %v", stage, err)
-				left := len(plan[i].Pairs) - k
-				r.trials, out, total, r.ahead = r.trials[:before], out+1, total-left, r.ahead-left
-				break
-			}
-			if err != nil {
+	first := len(d.verdicts) == 0
+	for _, f := range d.Engine.Check(d.arms) {
+		if f.Fatal {
+			return fmt.Errorf("arms %v: %s", f.Arms, f.Text)
+		}
+		if first {
+			if err := d.note(doubt, fmt.Sprintf("%s (%v)", f.Text, f.Arms)); err != nil {
 				return err
 			}
-			done++
-			r.ahead--
-			r.perPair += (time.Since(begin) - r.perPair) / time.Duration(done)
+		}
+	}
+	if d.state.Boots == 0 {
+		boots, err := bootsEach(d.file, d.setup.Seed, d.Engine, d.arms)
+		if err != nil {
+			return err
+		}
+		d.state.Boots = boots
+		if err := d.save(); err != nil {
+			return err
+		}
+	}
+	if first {
+		for _, v := range hypotheses(d.arms, time.Now()) {
+			if err := d.Store.PutVerdict(&v); err != nil {
+				return err
+			}
+			d.verdicts = append(d.verdicts, v)
+		}
+	}
+	return d.bury()
+}
+
+// bury marks boots whose end nobody saw, because the campaign was killed while they ran.
+func (d *driver) bury() error {
+	for i := range d.boots {
+		b := &d.boots[i]
+		if !b.Ended.IsZero() {
+			continue
+		}
+		b.Ended = b.Started.Add(d.ran(*b))
+		b.Detail = "the campaign ended while it ran"
+		if err := d.Store.PutBoot(b); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// pair sends both requests of a pair and returns the trials, the baseline's first.
-func (r *run) pair(ctx context.Context, stage Stage, block, number int, b *Block, p Pair) (pair [2]*Trial, err error) {
-	bandwidth := r.Bandwidth()
-	order := [2]int{0, p.Arm}
-	if p.ArmFirst {
-		order = [2]int{p.Arm, 0}
-	}
-	for _, arm := range order {
-		t := &Trial{Stage: stage, Block: block, Pair: number, Arm: r.Arms[arm].Name, Against: r.Arms[p.Arm].Name,
-			Prompt: b.Prompt.ID, Category: b.Prompt.Category, Bandwidth: bandwidth}
-		if err := r.trial(ctx, t, b.Prompt.Text, r.Arms[arm].Knobs); err != nil {
-			return pair, err
-		}
-		pair[min(arm, 1)] = t
-	}
-	return pair, nil
-}
-
-// trial sends one request to a server whose cache is empty, so that no arm profits from what another left there.
-func (r *run) trial(ctx context.Context, t *Trial, prompt string, k Knobs) error {
-	if err := r.Server.Flush(ctx); err != nil {
-		return r.why(ctx, fmt.Errorf("cannot empty the server's cache: %w", err))
-	}
-	tokens := r.Want.MaxTokens
-	if t.Stage != WarmUp {
-		tokens = r.out.Size.MaxTokens
-	}
-	t.Sample = r.Server.Ask(ctx, &client.Request{API: client.Chat, Prompt: prompt, MaxTokens: tokens, Extra: map[string]any{
-		"temperature": 0, "speculative": k.body(),
-	}})
-	now, err := r.Server.Ledger(ctx)
-	if err != nil {
-		return r.why(ctx, fmt.Errorf("cannot read the server's ledger: %w", err))
-	}
-	if now != nil && r.ledger != nil {
-		t.Ledger = now.Minus(r.ledger)
-	}
-	r.ledger = now
-	if t.Sample.Error != "" && (k.plain() || ctx.Err() != nil || r.Server.Failure() != nil) {
-		err := r.why(ctx, fmt.Errorf("arm %s on prompt %s: %s", t.Arm, t.Prompt, t.Sample.Error))
-		if t.Sample.Failure == client.Refused && ctx.Err() == nil && r.Server.Failure() == nil {
-			return &refusal{err}
-		}
+func (d *driver) note(kind, text string) error {
+	if err := d.Store.Note(kind, text); err != nil {
 		return err
 	}
-	r.trials = append(r.trials, t)
-	return r.Record(t)
-}
-
-// refusal is the error for a prompt that the server does not take even without drafts: one that is too long for its context, for instance. The
-// campaign goes on without it, unless it is the last.
-type refusal struct{ error }
-
-// why prefers the reasons that others follow from: an interrupt, and a server that has ended.
-func (r *run) why(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if failure := r.Server.Failure(); failure != nil {
-		return failure
-	}
+	notes, err := d.Store.Notes()
+	d.notes = notes
 	return err
 }
+
+func (d *driver) save() error {
+	text, err := json.Marshal(d.state)
+	if err != nil {
+		return err
+	}
+	return d.Store.SetState(text)
+}
+
+// rounds measures what the search proposes, round by round.
+func (d *driver) rounds(ctx context.Context) error {
+	for n := 0; !d.state.Ended; n++ {
+		if n == len(d.state.Rounds) {
+			names := d.propose(n)
+			if len(names) == 0 || d.over(trial.Measure) {
+				d.state.Ended = true
+				return d.save()
+			}
+			d.state.Rounds = append(d.state.Rounds, names)
+			if err := d.save(); err != nil {
+				return err
+			}
+		}
+		if err := d.carryOut(ctx, d.round(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round plans a round.
+func (d *driver) round(n int) Plan {
+	var which []int
+	for i, a := range d.arms {
+		if slices.Contains(d.state.Rounds[n], a.Name) {
+			which = append(which, i)
+		}
+	}
+	p := NewPlan(source(d.setup.Seed, fmt.Sprint("round ", n)), d.Engine, d.arms, which, d.state.Boots, trial.Measure)
+	if n > 0 {
+		for i := range p.Slots {
+			p.Slots[i].Name += fmt.Sprintf("-round%d", n+1)
+		}
+	}
+	return p
+}
+
+// confirm measures the winner again, beside the best plain decoding.
+func (d *driver) confirm(ctx context.Context) error {
+	if d.state.Confirm == "" && !d.state.Done {
+		r := d.result()
+		best := leader(r.Arms)
+		if best == nil {
+			return nil
+		}
+		for _, p := range r.foretell(&best.Arm, float64(d.file.Workload.Concurrency), time.Now()) {
+			if err := d.Store.AddPrediction(&p); err != nil {
+				return err
+			}
+			d.predictions = append(d.predictions, p)
+		}
+		d.state.Confirm = best.Name
+		if err := d.save(); err != nil {
+			return err
+		}
+	}
+	if d.state.Confirm == "" {
+		return nil
+	}
+	return d.carryOut(ctx, d.confirmation())
+}
+
+// confirmation plans the confirm run.
+func (d *driver) confirmation() Plan {
+	best := d.bestPlain()
+	var which []int
+	for i, a := range d.arms {
+		if a.Name == d.state.Confirm || a.Name == best {
+			which = append(which, i)
+		}
+	}
+	p := NewPlan(source(d.setup.Seed, "confirm"), d.Engine, d.arms, which, 1, trial.Confirm)
+	for i := range p.Slots {
+		p.Slots[i].Name = "confirm-" + p.Slots[i].Name
+	}
+	return p
+}
+
+// end concludes the verdict log.
+func (d *driver) end() error {
+	d.stop()
+	d.state.Done = true
+	r := d.result()
+	for _, v := range r.conclude(d.verdicts, time.Now()) {
+		if err := d.Store.PutVerdict(&v); err != nil {
+			return err
+		}
+	}
+	return d.save()
+}
+
+// carryOut goes through the slots of a plan.
+func (d *driver) carryOut(ctx context.Context, p Plan) error {
+	for i := range p.Slots {
+		d.ahead = d.turnsAhead(p.Slots[i:])
+		if err := d.slot(ctx, &p.Slots[i], p.Slots[i+1:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turnsAhead is the number of turns that slots and, before it, the confirm run have.
+func (d *driver) turnsAhead(slots []Slot) (n int) {
+	if d.state.Size == nil || len(slots) == 0 {
+		return 0
+	}
+	for _, s := range slots {
+		if s.Stage == trial.Confirm {
+			n += len(s.Group.Units) * d.state.Size.Confirm
+		} else {
+			n += len(s.Group.Units) * d.state.Size.Prompts
+		}
+	}
+	if slots[0].Stage != trial.Confirm {
+		n += d.state.Size.Confirm
+	}
+	return n
+}
+
+// used is what the campaign has taken of its time: from the first token of its first server on.
+func (d *driver) used() time.Duration {
+	if d.ready.IsZero() {
+		return d.spent
+	}
+	return d.spent + time.Since(d.ready)
+}
+
+// over reports that a stage has used its time. The confirm run's share is kept for it.
+func (d *driver) over(stage trial.Stage) bool {
+	limit := d.file.Budget.Time
+	if stage == trial.Measure && d.state.Size != nil {
+		measure := float64((len(d.arms) - 1) * d.most())
+		limit = time.Duration(float64(limit) * measure / (measure + float64(d.state.Size.Confirm)))
+	}
+	return d.used() > limit
+}
+
+// propose returns the names of the arms that are measured next; none if nothing is left.
+func (d *driver) propose(round int) (names []string) {
+	if round > 0 {
+		return nil
+	}
+	for _, i := range firstRound(d.file, d.setup.Seed, d.arms) {
+		names = append(names, d.arms[i].Name)
+	}
+	return names
+}
+
+// firstRound are the arms that are measured first: all, or as many as a random search has.
+func firstRound(c *file.Campaign, seed uint64, arms []trial.Arm) (which []int) {
+	for i := range arms[1:] {
+		which = append(which, i+1)
+	}
+	if c.Search.Kind == file.Random {
+		source(seed, "search").Shuffle(len(which), func(i, k int) { which[i], which[k] = which[k], which[i] })
+		which = which[:min(len(which), c.Search.Arms)]
+		slices.Sort(which)
+	}
+	return which
+}
+
+// giveUp marks arms that cannot be measured. Without the baseline the campaign has nothing to compare with.
+func (d *driver) giveUp(names []string, why error) error {
+	for _, name := range names {
+		switch {
+		case name != d.arms[0].Name:
+			d.state.Failed[name] = why.Error()
+		case len(d.of(trial.Measure, name)) == 0:
+			return why
+		default:
+			if err := d.note(doubt, fmt.Sprintf("%s was measured less than planned: %v", name, why)); err != nil {
+				return err
+			}
+		}
+	}
+	return d.save()
+}
+
+// fit decides how much is measured, once it is known how long that takes.
+func (d *driver) fit(p []Slot) error {
+	want := d.wanted()
+	plan := Plan{Slots: p}
+	fixed := time.Duration(len(p)-1) * d.starting
+	if len(p) > 1 {
+		fixed += 2 * d.starting // for the confirm run
+	}
+	left := time.Duration(planShare*float64(d.file.Budget.Time)) - d.used()
+	size, fits := Fit(want, plan.perBlock(), left, fixed, d.request, d.token)
+	d.state.Size = &size
+	if !fits {
+		if err := d.note(doubt, fmt.Sprintf("even the smallest campaign takes longer than the %v that are left: it may end early", left.Round(time.Second))); err != nil {
+			return err
+		}
+	}
+	d.ahead = d.turnsAhead(p)
+	return d.save()
+}
+
+// wanted is the size that the file asks for.
+func (d *driver) wanted() Size {
+	w := d.file.Workload
+	return Size{Prompts: w.Count, Confirm: w.Confirm, MaxTokens: w.MaxTokens}
+}
+
+// block returns what a block of a stage asks.
+func (d *driver) block(stage trial.Stage, n int) prompts.Set {
+	if d.blocks[trial.Measure] == nil {
+		d.blocks[trial.Measure], d.blocks[trial.Confirm] = blocks(d.setup.Seed, d.Set, d.wanted(), d.file.Workload.Concurrency)
+	}
+	return d.blocks[stage][n]
+}
+
+// blocks deals the prompts out: so many blocks for the arms to be measured on, and further ones with other prompts for the winner. A block is one
+// prompt, or at a concurrency above 1 two for each request that runs at once. Where there are too few prompts, they come more than once.
+func blocks(seed uint64, set prompts.Set, want Size, concurrency int) (measure, confirm []prompts.Set) {
+	each := 1
+	if concurrency > 1 {
+		each = 2 * concurrency
+	}
+	n := want.Prompts * each
+	if total := (want.Prompts + want.Confirm) * each; total > len(set) {
+		n = max(1, min(len(set)-1, int(math.Ceil(float64(len(set))*float64(want.Prompts)/float64(want.Prompts+want.Confirm)))))
+	}
+	picked, fresh := Pick(source(seed, "prompts"), set, n)
+	if len(fresh) == 0 {
+		fresh = picked
+	}
+	deal := func(from prompts.Set, blocks int) (out []prompts.Set) {
+		for i := range blocks {
+			var b prompts.Set
+			for k := range each {
+				b = append(b, from[(i*each+k)%len(from)])
+			}
+			out = append(out, b)
+		}
+		return out
+	}
+	return deal(picked, want.Prompts), deal(fresh, want.Confirm)
+}
+
+// errLeftOut ends a turn whose prompt the server does not take.
+var errLeftOut = errors.New("the prompt is left out")

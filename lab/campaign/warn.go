@@ -1,10 +1,13 @@
 package campaign
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"draftlab/lab/stats"
+	"draftlab/lab/trial"
 )
 
 const (
@@ -14,39 +17,94 @@ const (
 	// swingAbove is how much the memory's speed may differ between the best and the worst tenth of the pairs before it is
 	// worth a warning: pairs keep it out of the ratio, but a ratio at another speed of memory may be another one.
 	swingAbove = 1.5
+	// driftAbove is how much plain decoding may change within a boot before that is worth a warning.
+	driftAbove = 1.1
 )
 
 // warn notes what makes the result doubtful.
-func (r *Result) warn(o *Outcome) {
+func (r *Result) warn(d *data) {
 	say := func(format string, a ...any) { r.Warnings = append(r.Warnings, fmt.Sprintf(format, a...)) }
-	if !o.Steady {
-		say("plain decoding was not steady after %d warm-up requests: something else uses this machine", len(o.WarmUp))
-	}
-	r.Lossless = true
-	for i := range r.Arms {
-		a := &r.Arms[i]
-		r.Lossless = r.Lossless && (i == 0 || len(a.Different) == 0)
-		switch {
-		case a.Failed > 0:
-			say("%s: %d requests failed: %s", a.Name, a.Failed, a.Error)
-		case len(a.Different) > 0 && i == 0:
-			say("%s: its own outputs differ from one request to the next on %d prompts: %s", a.Name, len(a.Different), strings.Join(a.Different, ", "))
-		case len(a.Different) > 0:
-			say("%s: OUTPUT IS NOT PLAIN DECODING'S on %d prompts: %s", a.Name, len(a.Different), strings.Join(a.Different, ", "))
-		case a.Drafter == "eagle3" && a.Accept <= deafBelow && a.Cycle != nil:
-			say("%s: hardly a draft is accepted (accept length %.2f): is this drafter made for this model?", a.Name, a.Accept)
+	for _, n := range d.notes {
+		if n.Kind == doubt {
+			say("%s", n.Text)
 		}
+	}
+	if len(d.state.WarmUp) > 0 && !d.state.Steady {
+		say("decoding was not steady after %d warm-up requests: something else uses this machine", len(d.state.WarmUp))
+	}
+	for i := range r.Arms {
+		r.Arms[i].warn(say)
 	}
 	if r.Confirm != nil {
-		if d := o.different(Confirm, r.Confirm.Arm); len(d) > 0 {
-			r.Lossless = false
-			say("%s: OUTPUT IS NOT PLAIN DECODING'S on %d prompts of the confirm run: %s", r.Confirm.Arm, len(d), strings.Join(d, ", "))
+		arm := d.arm(r.Confirm.Arm)
+		if o := d.outputs(trial.Confirm, arm); o.wrong() {
+			say("%s: OUTPUT IS NOT PLAIN DECODING'S on %d prompts of the confirm run: %s", arm.Name, len(o.different), strings.Join(o.different, ", "))
 		}
 	}
+	r.warnOfBoots(d, say)
+	r.warnOfMachine(d, say)
+}
+
+func (a *ArmResult) warn(say func(string, ...any)) {
+	switch {
+	case a.Failed > 0:
+		say("%s: %d requests failed: %s", a.Name, a.Failed, a.Error)
+	case a.Decided == Failed:
+		say("%s: not measured, as its server failed: %s", a.Name, a.Error)
+	case len(a.Different) > 0 && a.Plain():
+		say("%s: its own outputs differ from one request to the next on %d prompts: %s", a.Name, len(a.Different), strings.Join(a.Different, ", "))
+	case a.Wrong:
+		say("%s: OUTPUT IS NOT PLAIN DECODING'S on %d prompts: %s", a.Name, len(a.Different), strings.Join(a.Different, ", "))
+	case len(a.Different) > 0:
+		say("%s: its output is not plain decoding's on %d prompts, about as many as those on which plain decoding differs from itself (%d)", a.Name, len(a.Different), len(a.Noise))
+	case a.Drafter == "eagle3" && a.Accept <= deafBelow && a.Cycle != nil:
+		say("%s: hardly a draft is accepted (accept length %.2f): is this drafter made for this model?", a.Name, a.Accept)
+	}
+	if len(a.Noise) > 0 && !a.Plain() && a.Wrong {
+		return
+	}
+	if s := a.Speedup.best(); s != nil && s.Method == "boots" && s.Boots == 1 {
+		say("%s was compared across single starts of the server: what differs from one start to the next is not in its interval; set boots to 2 or more", a.Name)
+	}
+}
+
+// warnOfBoots notes what servers did otherwise than they were told.
+func (r *Result) warnOfBoots(d *data, say func(string, ...any)) {
+	told := map[string]bool{}
+	once := func(format string, a ...any) {
+		if text := fmt.Sprintf(format, a...); !told[text] {
+			told[text] = true
+			say("%s", text)
+		}
+	}
+	for _, b := range d.boots {
+		for _, x := range b.Differences {
+			note := ""
+			if x.Note != "" {
+				note = " (" + x.Note + ")"
+			}
+			once("the server has %s = %s where %s was asked for%s", x.Key, x.Got, x.Want, note)
+		}
+		for _, e := range b.Environment {
+			if e.State == "ignored" || e.State == "missing" {
+				once("boot %s: the variable %s=%s is %s in %s: %s", b.Name, e.Name, e.Want, e.State, e.Process, cmp.Or(strings.TrimSpace(e.Line), "nothing in the log says why"))
+			}
+		}
+	}
+	for _, x := range r.Drift {
+		if math.Max(x.Ratio, 1/x.Ratio) > driftAbove {
+			say("plain decoding changed to %.2f times its speed while boot %d ran: pairs keep that out of their ratios, other comparisons do not", x.Ratio, x.Boot)
+		}
+	}
+}
+
+func (r *Result) warnOfMachine(d *data, say func(string, ...any)) {
 	cached := 0
 	var bandwidth []float64
-	for _, t := range o.Trials {
-		bandwidth = append(bandwidth, t.Bandwidth)
+	for _, t := range d.trials {
+		if t.Bandwidth > 0 {
+			bandwidth = append(bandwidth, t.Bandwidth)
+		}
 		if t.Sample.CachedTokens > 0 {
 			cached++
 		}

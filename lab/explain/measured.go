@@ -161,17 +161,31 @@ type campaignArm struct {
 	Steps       int64  `json:"steps"`
 	TopK        int64  `json:"topk"`
 	DraftTokens int64  `json:"draft_tokens"`
+	Baseline    string `json:"baseline"` // plain decoding in the same environment
 	TokS        *struct {
 		Median float64 `json:"median"`
 	} `json:"tok_s"`
 	Accept  float64            `json:"accept_length"`
 	Phases  map[string]float64 `json:"phase_ms"`
 	Speedup *struct {
-		Estimate   float64  `json:"estimate"`
-		Low        *float64 `json:"low"`
-		High       *float64 `json:"high"`
-		Confidence float64  `json:"confidence"`
+		SameEnv *campaignRatio `json:"same_env"`
 	} `json:"speedup"`
+}
+
+// campaignRatio is a speed-up with its interval.
+type campaignRatio struct {
+	Estimate   float64  `json:"estimate"`
+	Low        *float64 `json:"low"`
+	High       *float64 `json:"high"`
+	Confidence float64  `json:"confidence"`
+}
+
+// speedup is that over plain decoding in the same environment, nil if it is not known.
+func (a *campaignArm) speedup() *campaignRatio {
+	if a.Speedup == nil {
+		return nil
+	}
+	return a.Speedup.SameEnv
 }
 
 // fromCampaign makes a case of a campaign's result. A cost model is of one drafter: that of most arms.
@@ -182,16 +196,23 @@ func fromCampaign(source []byte) (*Case, error) {
 		Acceptance map[string]struct {
 			Histogram []int64 `json:"histogram"`
 		} `json:"acceptance"`
+		Objective struct {
+			Concurrency float64 `json:"concurrency"`
+		} `json:"objective"`
 	}
 	if err := json.Unmarshal(source, &doc); err != nil {
 		return nil, fmt.Errorf("the result: %w", err)
 	}
 	c := new(Case)
+	batch := max(1, doc.Objective.Concurrency)
+	if batch > 1 {
+		c.Batch = exactly(batch)
+	}
 	count, drafter := map[string]int{}, ""
 	for _, a := range doc.Arms {
 		switch {
 		case a.Name == doc.Baseline && a.TokS != nil:
-			c.PlainTokS = exactly(a.TokS.Median)
+			c.PlainTokS = exactly(batch * a.TokS.Median) // tok_s is of one request
 		case a.Steps > 0:
 			if count[a.Drafter]++; count[a.Drafter] > count[drafter] {
 				drafter = a.Drafter
@@ -206,10 +227,12 @@ func fromCampaign(source []byte) (*Case, error) {
 		case a.Name == doc.Baseline || a.Steps == 0:
 		case a.Drafter != drafter:
 			c.doubt("other_drafter", "%s drafts with %s and was left out: a cost model is of one drafter (%s here)", a.Name, a.Drafter, drafter)
-		case a.Speedup == nil || !(a.Speedup.Estimate > 0) || !(a.Accept >= 1):
+		case a.Baseline != "" && a.Baseline != doc.Baseline:
+			c.doubt("other_environment", "%s ran in another environment than %s and was left out: a cost model is of one environment", a.Name, doc.Baseline)
+		case a.speedup() == nil || !(a.speedup().Estimate > 0) || !(a.Accept >= 1):
 			c.doubt("arm_failed", "%s was not compared with the baseline and was left out", a.Name)
 		default:
-			c.Arms = append(c.Arms, a.arm(1000/c.PlainTokS.value, doc.Acceptance[a.Name].Histogram))
+			c.Arms = append(c.Arms, a.arm(1000*batch/c.PlainTokS.value, doc.Acceptance[a.Name].Histogram))
 		}
 	}
 	if len(c.Arms) == 0 {
@@ -221,13 +244,14 @@ func fromCampaign(source []byte) (*Case, error) {
 // arm takes the cycle from the paired ratio, as accept length over speed-up in plain steps: a pair ran side by side, so
 // that the ratio holds where the machine's speed drifted between arms and means of times do not. The phases are the ledger's shares of that.
 func (a *campaignArm) arm(plainMs float64, histogram []int64) arm {
-	cycle := plainMs * a.Accept / a.Speedup.Estimate
+	speedup := a.speedup()
+	cycle := plainMs * a.Accept / speedup.Estimate
 	out := arm{
 		Steps: whole{a.Steps, true}, TopK: whole{a.TopK, true}, DraftTokens: whole{a.DraftTokens, true},
-		AcceptLength: exactly(a.Accept), CycleMs: exactly(cycle), speedup: exactly(a.Speedup.Estimate),
+		AcceptLength: exactly(a.Accept), CycleMs: exactly(cycle), speedup: exactly(speedup.Estimate),
 	}
-	if lo, hi := a.Speedup.Low, a.Speedup.High; lo != nil && hi != nil && *lo > 0 && *hi > *lo && a.Speedup.Confidence > 0 && a.Speedup.Confidence < 1 {
-		z := math.Sqrt2 * math.Erfinv(a.Speedup.Confidence)
+	if lo, hi := speedup.Low, speedup.High; lo != nil && hi != nil && *lo > 0 && *hi > *lo && speedup.Confidence > 0 && speedup.Confidence < 1 {
+		z := math.Sqrt2 * math.Erfinv(speedup.Confidence)
 		out.CycleMs.stderr = cycle * math.Log(*hi / *lo) / (2 * z)
 	}
 	total := 0.0

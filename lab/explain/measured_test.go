@@ -71,12 +71,13 @@ func TestLedgerOfOneShapeHasItsHistogram(t *testing.T) {
 
 const campaignResult = `{"verdict": "faster", "baseline": "plain", "arms": [
 	{"name": "plain", "drafter": "none", "steps": 0, "topk": 0, "draft_tokens": 0, "tok_s": {"median": 250, "p25": 240, "p75": 260, "n": 40}, "accept_length": 1, "speedup": null},
-	{"name": "ngram-3", "drafter": "ngram", "steps": 3, "topk": 1, "draft_tokens": 4, "tok_s": {"median": 255}, "accept_length": 1.2, "speedup": {"estimate": 1.02, "low": 1, "high": 1.04, "confidence": 0.95}},
-	{"name": "chain-1", "drafter": "eagle3", "steps": 1, "topk": 1, "draft_tokens": 2, "tok_s": {"median": 340}, "accept_length": 1.6, "speedup": {"estimate": 1.35, "low": 1.3, "high": 1.4, "confidence": 0.95},
+	{"name": "ngram-3", "drafter": "ngram", "steps": 3, "topk": 1, "draft_tokens": 4, "tok_s": {"median": 255}, "accept_length": 1.2, "speedup": {"same_env": {"estimate": 1.02, "low": 1, "high": 1.04, "confidence": 0.95}}},
+	{"name": "chain-1", "drafter": "eagle3", "steps": 1, "topk": 1, "draft_tokens": 2, "tok_s": {"median": 340}, "accept_length": 1.6, "speedup": {"same_env": {"estimate": 1.35, "low": 1.3, "high": 1.4, "confidence": 0.95}},
 		"phase_ms": {"prefill": 90, "decode": 0.05, "draft": 0, "verify": 4.2, "accept": 0.1, "draft_extend": 0.3, "other": 0.1}},
-	{"name": "chain-3", "drafter": "eagle3", "steps": 3, "topk": 1, "draft_tokens": 4, "tok_s": {"median": 380}, "accept_length": 2.2, "speedup": {"estimate": 1.5, "low": 1.45, "high": 1.55, "confidence": 0.95},
+	{"name": "chain-3", "drafter": "eagle3", "steps": 3, "topk": 1, "draft_tokens": 4, "tok_s": {"median": 380}, "accept_length": 2.2, "speedup": {"same_env": {"estimate": 1.5, "low": 1.45, "high": 1.55, "confidence": 0.95}},
 		"phase_ms": {"prefill": 90, "decode": 0.05, "draft": 0.3, "verify": 5, "accept": 0.1, "draft_extend": 0.3, "other": 0.1}},
-	{"name": "chain-5", "drafter": "eagle3", "steps": 5, "topk": 1, "draft_tokens": 6, "tok_s": null, "accept_length": 1, "speedup": null}],
+	{"name": "chain-5", "drafter": "eagle3", "steps": 5, "topk": 1, "draft_tokens": 6, "tok_s": null, "accept_length": 1, "speedup": null},
+	{"name": "chain-2,A=1", "drafter": "eagle3", "steps": 2, "topk": 1, "draft_tokens": 3, "baseline": "plain,A=1", "tok_s": {"median": 300}, "accept_length": 2, "speedup": {"same_env": {"estimate": 9}}}],
 	"acceptance": {"chain-3": {"accept_length": 2.2, "histogram": [400, 250, 100, 250]}}}`
 
 func TestCampaign(t *testing.T) {
@@ -92,7 +93,7 @@ func TestCampaign(t *testing.T) {
 		t.Errorf("the 95 %% interval 1.45 to 1.55 became the 90 %% interval %v, want about 1.46 to 1.54", *i)
 	}
 	is(t, "accept length of 1 step", r.Predictions[0].AcceptLength, 1.6, 0.01)
-	for _, code := range []string{"other_drafter", "arm_failed", "speculation_faster", "bottleneck_verify", "deeper_is_better"} {
+	for _, code := range []string{"other_drafter", "other_environment", "arm_failed", "speculation_faster", "bottleneck_verify", "deeper_is_better"} {
 		if !slices.Contains(r.codes(), code) {
 			t.Errorf("no %s among %v", code, r.codes())
 		}

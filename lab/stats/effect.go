@@ -44,7 +44,7 @@ func Scopes(groups [][]float64, confidence float64) (these, like Interval) {
 	these = Interval{mean(means), math.Inf(-1), math.Inf(1)}
 	if free > 0 {
 		n := float64(len(means))
-		half := studentUpper((1-confidence)/2, free) * math.Sqrt(square/float64(free)*spread) / n
+		half := StudentUpper((1-confidence)/2, free) * math.Sqrt(square/float64(free)*spread) / n
 		these.Low, these.High = these.Estimate-half, these.Estimate+half
 	}
 	return these, like
@@ -59,9 +59,9 @@ func mean(xs []float64) float64 {
 	return sum / float64(len(xs))
 }
 
-// studentUpper returns the value that Student's t with so many degrees of freedom exceeds with probability p, for 0 < p < 0.5. The
+// StudentUpper returns the value that Student's t with so many degrees of freedom exceeds with probability p, for 0 < p < 0.5. The
 // tail is integrated by Simpson's rule over the angle whose tangent is t/√free, in which the density is a power of the cosine.
-func studentUpper(p float64, free int) float64 {
+func StudentUpper(p float64, free int) float64 {
 	const steps = 300
 	power := float64(free - 1)
 	area := func(from, to float64) (sum float64) {

@@ -41,7 +41,7 @@ func TestStudent(t *testing.T) {
 		free int
 		want float64
 	}{{0.025, 1, 12.7062}, {0.025, 2, 4.30265}, {0.05, 5, 2.01505}, {0.025, 10, 2.22814}, {0.005, 30, 2.74999}, {0.025, 500, 1.96472}} {
-		if got := studentUpper(c.p, c.free); math.Abs(got/c.want-1) > 1e-4 {
+		if got := StudentUpper(c.p, c.free); math.Abs(got/c.want-1) > 1e-4 {
 			t.Errorf("t(%v, %d) = %v, want %v", c.p, c.free, got, c.want)
 		}
 	}

@@ -145,7 +145,8 @@ func (s *Store) Notes() (notes []Note, err error) {
 	return notes, rows.Err()
 }
 
-// AddTrials keeps trials: all of them, or after a sudden end or an error none. They are on the disk when it returns.
+// AddTrials keeps trials: all of them, or after a sudden end or an error none. Their lines are on the disk when it returns, and their rows
+// with the system.
 func (s *Store) AddTrials(trials ...*trial.Trial) (err error) {
 	s.adding.Lock()
 	defer s.adding.Unlock()

@@ -1,6 +1,6 @@
 // Package store keeps a campaign in a directory: draftlab.db, an SQLite database of boots, trials, verdicts and predictions, and
-// beside it samples.jsonl, a line for each trial with everything that was measured. Whatever the campaign does next, a trial that
-// [Store.AddTrials] has returned for is kept: the line is on the disk before the row that points to it.
+// beside it samples.jsonl, a line for each trial with everything that was measured. Whatever becomes of the process, a trial that
+// [Store.AddTrials] has returned for is kept: the line is on the disk before the row that points to it is written.
 //
 // A campaign may be killed at any instant. [Resume] finds the last trial that was kept whole and cuts off what follows it; [Open]
 // only reads, also while a campaign runs. Nothing is averaged before it is stored, and nothing here knows what it means.
@@ -183,12 +183,12 @@ func attach(dir, mode string) (*Store, error) {
 	return &Store{dir: dir, db: db}, nil
 }
 
-// open opens a database file with one connection. In a mode that writes every commit is on the disk when it returns, and others may
-// read meanwhile.
+// open opens a database file with one connection. While one process writes others may read. A commit outlives the process; what the
+// system itself loses when it stops are the last commits, never the order of them.
 func open(path, mode string) (*sql.DB, error) {
 	pragmas := []string{"busy_timeout(5000)", "foreign_keys(on)"}
 	if mode != "ro" {
-		pragmas = append(pragmas, "journal_mode(wal)", "synchronous(full)")
+		pragmas = append(pragmas, "journal_mode(wal)", "synchronous(normal)")
 	}
 	query := url.Values{"mode": {mode}, "_pragma": pragmas}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String())

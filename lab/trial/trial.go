@@ -33,8 +33,9 @@ type Arm struct {
 
 // Boot is one start of the server.
 type Boot struct {
-	ID          int            `json:"id"` // 1, 2, … in the order of starts
-	Name        string         `json:"name"`
+	ID          int            `json:"id"`      // 1, 2, … in the order of starts
+	Slot        string         `json:"slot"`    // of the plan: a start that failed, or that a campaign goes on with, has the slot of the first
+	Name        string         `json:"name"`    // of this start, and of its log
 	Knobs       Knobs          `json:"knobs"`   // what was fixed at the start
 	Command     string         `json:"command"` // as a shell takes it, environment included
 	Started     time.Time      `json:"started"`
