@@ -55,6 +55,9 @@ const giveUpAfter = 20
 // requests than servers of language models run. A request beyond is late, and counted so.
 const openConns = 4096
 
+// lastRead is the time that the server has for its counters at the end of a run.
+const lastRead = 10 * time.Second
+
 // errGone ends a run whose server has gone.
 var errGone = errors.New("the server has gone")
 
@@ -76,11 +79,13 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Repeat && !cfg.Server.Flush(ctx) {
+	if !cfg.Repeat && cfg.Server.Kind != probe.LlamaCPP && !cfg.Server.Flush(ctx) {
 		b.note("the server did not empty its prefix cache: prompts that it has seen before are answered faster")
 	}
 	before, counts := cfg.Server.Drafts(ctx)
 	s, err := b.measure(ctx, func() *measure.Acceptance {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastRead) // an interrupted run has counts, too
+		defer stop()
 		after, ok := cfg.Server.Drafts(ctx)
 		if !counts || !ok {
 			return nil
@@ -174,6 +179,8 @@ func (b *bench) request(prompt string) *client.Request {
 			outer["return_token_ids"], outer["return_meta_info"] = true, true
 		case probe.VLLM:
 			outer["return_token_ids"] = true
+		case probe.LlamaCPP:
+			outer["cache_prompt"] = b.cfg.Repeat // it cannot empty its cache, but leave it out
 		}
 	}
 	params := map[string]any{}

@@ -113,6 +113,19 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRequestsOfEachServer: what one server's requests carry and another's do not.
+func TestRequestsOfEachServer(t *testing.T) {
+	for kind, want := range map[probe.Kind]string{
+		probe.Draftlab: "map[return_meta_info:true return_token_ids:true]", probe.VLLM: "map[return_token_ids:true]",
+		probe.LlamaCPP: "map[cache_prompt:false]", probe.OpenAI: "map[]", probe.SGLang: "map[]",
+	} {
+		b := &bench{cfg: &Config{Server: &probe.Server{Kind: kind}, API: client.Chat}}
+		if got := fmt.Sprint(b.request("x").Outer); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
 // TestHostileServersAreSurvived: each kind of failure is counted under its name, and the other requests are measured as if nothing
 // had been.
 func TestHostileServersAreSurvived(t *testing.T) {

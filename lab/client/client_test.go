@@ -46,6 +46,23 @@ data: [DONE]
 
 `
 
+// TestLlamaCPP: its server tells of drafts behind the answer (the end of a real one).
+func TestLlamaCPP(t *testing.T) {
+	end := `data: {"choices":[],"usage":{"completion_tokens":24,"prompt_tokens":35,"prompt_tokens_details":{"cached_tokens":0}},"timings":{"cache_n":0,"prompt_n":35,"predicted_n":24,"predicted_ms":4425.972%s}}` + "\n\ndata: [DONE]\n\n"
+	text := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+	c, _ := script(t, 200, text+fmt.Sprintf(end, `,"draft_n":32,"draft_n_accepted":12`))
+	s := c.Do(t.Context(), time.Time{}, &Request{API: Chat})
+	if sp := s.Spec; s.Error != "" || sp == nil || sp.Cycles != 11 || sp.Drafted != 32 || sp.Accepted != 12 {
+		t.Errorf("%q, %+v", s.Error, sp)
+	}
+	if s.DueUnixNS != s.StartUnixNS {
+		t.Error("without a due time a request is due when it is sent")
+	}
+	if c, _ = script(t, 200, text+fmt.Sprintf(end, "")); c.Do(t.Context(), time.Time{}, &Request{API: Chat}).Spec != nil {
+		t.Error("drafts out of nothing")
+	}
+}
+
 func TestChat(t *testing.T) {
 	c, body := script(t, 200,
 		"data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",

@@ -32,10 +32,27 @@ type event struct {
 			Cached int `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
+	Timings *timings `json:"timings"`
 	// Of SGLang's /generate, where each event repeats all from the beginning.
 	Text      string  `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
 	Meta      *meta   `json:"meta_info"`
+}
+
+// timings are what llama.cpp's server tells behind an answer.
+type timings struct {
+	Predicted int64 `json:"predicted_n"`
+	Drafted   int64 `json:"draft_n"`
+	Accepted  int64 `json:"draft_n_accepted"`
+}
+
+// speculation returns what they say of drafts, nil if there were none. A cycle gives one token of the target's own beside those that were
+// accepted, and the prompt's pass gives one: so cycles follow from the counts. A draft that reaches beyond the last token may put them one off.
+func (t *timings) speculation() *Speculation {
+	if t == nil || t.Drafted == 0 {
+		return nil
+	}
+	return &Speculation{Cycles: max(1, t.Predicted-1-t.Accepted), Drafted: t.Drafted, Accepted: t.Accepted}
 }
 
 // meta is SGLang's meta_info, with draftlab's additions.
@@ -105,6 +122,9 @@ func (s *Sample) complete() error {
 func (s *Sample) appended(at int64, e *event) error {
 	if u := e.Usage; u != nil {
 		s.PromptTokens, s.OutputTokens, s.CachedTokens = u.Prompt, u.Completion, u.Details.Cached
+	}
+	if spec := e.Timings.speculation(); spec != nil {
+		s.Spec = spec
 	}
 	for i := range e.Choices {
 		c := &e.Choices[i]

@@ -136,3 +136,8 @@ func student95(df float64) float64 {
 	z2 := z * z
 	return z * (1 + (z2+1)/(4*df) + (5*z2*z2+16*z2+3)/(96*df*df) + (3*z2*z2*z2+19*z2*z2+17*z2-15)/(384*df*df*df))
 }
+
+// sameRun reports whether counters and requests count the same drafts, but for a few of a cycle that was cut short: nothing else ran.
+func (a *Acceptance) sameRun(b *Acceptance) bool {
+	return math.Abs(float64(a.Drafted-b.Drafted)) <= .01*float64(b.Drafted)
+}

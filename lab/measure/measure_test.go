@@ -171,6 +171,23 @@ func TestAcceptance(t *testing.T) {
 }
 
 // TestIntervalsCover: of 95 % intervals over prompts that differ, 95 % hold the true mean.
+// TestCountersTellWhatAnswersDoNot: positions, if they count the same drafts.
+func TestCountersTellWhatAnswersDoNot(t *testing.T) {
+	add := func(m *Meter) {
+		for _, id := range []string{"a", "b"} {
+			m.Add(&Record{PromptID: id, Sample: &client.Sample{OutputTokens: 24, Spec: &client.Speculation{Cycles: 11, Drafted: 32, Accepted: 12}}})
+		}
+	}
+	for drafted, want := range map[int64]int{64: 2, 70: 0} {
+		m := NewMeter(time.Now(), SLO{})
+		add(m)
+		a := m.Summary(load.Tally{}, &Acceptance{Source: "counters", Cycles: 22, Drafted: drafted, Accepted: 24, Survival: make([]Estimate, 2), Conditional: make([]Estimate, 2)}).Acceptance
+		if a.Source != "requests" || a.Length.Low == nil || len(a.Survival) != want || len(a.Conditional) != want {
+			t.Errorf("counters of %d drafts: %+v", drafted, a)
+		}
+	}
+}
+
 func TestIntervalsCover(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const rounds = 2000

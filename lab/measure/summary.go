@@ -96,6 +96,9 @@ func (m *Meter) Summary(tally load.Tally, counted *Acceptance) *Summary {
 		{"icl", "Inter-Chunk Latency", &m.icl}, {"e2el", "End-to-End Latency", &m.e2e}, {"lag", "Send Lag", &m.lag},
 	}
 	if own := m.acceptance.summary(); own != nil {
+		if counted != nil && own.Survival == nil && counted.sameRun(own) {
+			own.Survival, own.Conditional = counted.Survival, counted.Conditional // llama.cpp's answers do not tell them, its counters do
+		}
 		s.Acceptance = own
 	}
 	s.warn(m.examples)
