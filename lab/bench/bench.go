@@ -51,8 +51,7 @@ type State struct {
 // make the measurement worthless anyway.
 const giveUpAfter = 20
 
-// openConns bounds the connections of an open loop without a bound of its own: a fifth of the descriptors that systems allow, and more
-// requests than servers of language models run. A request beyond is late, and counted so.
+// openConns is the number of connections that an open loop without a bound keeps between bursts.
 const openConns = 4096
 
 // lastRead is the time that the server has for its counters at the end of a run.

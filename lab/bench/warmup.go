@@ -51,6 +51,9 @@ func (b *bench) warmUp(ctx context.Context) (w measure.Warmup, err error) {
 		}
 		last = median
 	}
+	if w.Settled {
+		b.note(fmt.Sprintf("warm after %d requests and %v", w.Requests, w.Elapsed.Round(100*time.Millisecond)))
+	}
 	if b.cfg.Warmups < 0 && !w.Settled {
 		b.note(fmt.Sprintf("after %d requests of warm-up the time for a token still varies by more than %.0f %%", w.Requests, 100*settled))
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 )
@@ -104,6 +105,31 @@ func TestASlowServerDoesNotStall(t *testing.T) {
 	if got.Failure != "" || got.OutputTokens != 8 {
 		t.Errorf("%q (%s), %d tokens", got.Failure, got.Error, got.OutputTokens)
 	}
+}
+
+// TestManyRequestsAtOnce: the idle connections that are kept do not bound the requests that run.
+func TestManyRequestsAtOnce(t *testing.T) {
+	const n = 8
+	var running sync.WaitGroup
+	running.Add(n)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		running.Done()
+		running.Wait() // for all of them
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\ndata: [DONE]\n\n")
+	}))
+	defer s.Close()
+	h := NewHTTP(1, 10*time.Second)
+	defer h.CloseIdleConnections()
+	c := &Client{Base: s.URL, HTTP: h}
+	var asked sync.WaitGroup
+	for range n {
+		asked.Go(func() {
+			if got := c.Do(t.Context(), time.Time{}, &Request{API: Completion}); got.Failure != "" {
+				t.Errorf("%q (%s)", got.Failure, got.Error)
+			}
+		})
+	}
+	asked.Wait()
 }
 
 // TestAClosedConnectionIsNoFailure: a server that lets kept connections go without a word, as llama.cpp's does, loses no request.

@@ -11,12 +11,16 @@ import (
 	"draftlab/lab/clock"
 )
 
-// NewHTTP returns an HTTP client that keeps up to conns connections to a server open, and never has more: where each takes a
-// descriptor, requests of an overload could otherwise take the last one from whoever would answer them, and all wait for each
-// other. A request beyond waits for a connection, and its [Sample] says so, since it starts when it is written. The client asks for no
+// maxConns bounds the connections to a server: a fifth of the descriptors that systems allow, and more requests than servers of language
+// models run. Without a bound the requests of an overload take the last descriptor from whoever would answer them, where that is
+// on the same machine, and all wait for each other.
+const maxConns = 4096
+
+// NewHTTP returns an HTTP client that keeps up to idle connections to a server open, and never has more than 4096, or than idle if that is more. A
+// request beyond waits for a connection, and its [Sample] says so, since it starts when it is written. The client asks for no
 // compression, which would hold events back, and goes through no proxy. A connection on which nothing has come for stall (five
 // quarters of it at most) after the last byte in either direction fails; stall must be positive.
-func NewHTTP(conns int, stall time.Duration) *http.Client {
+func NewHTTP(idle int, stall time.Duration) *http.Client {
 	d := &net.Dialer{Timeout: min(stall, 10*time.Second)}
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -26,8 +30,8 @@ func NewHTTP(conns int, stall time.Duration) *http.Client {
 			}
 			return &watched{Conn: clock.Watch(c), stall: stall}, nil
 		},
-		MaxConnsPerHost:     conns,
-		MaxIdleConnsPerHost: conns,
+		MaxConnsPerHost:     max(idle, maxConns),
+		MaxIdleConnsPerHost: idle,
 		IdleConnTimeout:     stall / 2, // so that an idle connection is dropped before it counts as stalled
 		DisableCompression:  true,
 	}}
