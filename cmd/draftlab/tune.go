@@ -35,9 +35,9 @@ Without FILE it takes this program's own server, the drafter at several depths a
 with the default model, fetching it apart. DRAFTER is "auto" (the one that comes with the model), a directory with an
 EAGLE-3 checkpoint, "random" (seeded random weights: for cost alone), or "none", which leaves look-up.
 
-FILE is a campaign in YAML: any server that draftlab can start (its own, SGLang's, llama.cpp's) or one that runs, here or
-over ssh, with any flag, environment variable or key of the drafter's config.json as a factor. docs/campaign.md lists the
-keys, the method, and the keys of the result.
+FILE is a campaign in YAML: any server that draftlab can start (its own, SGLang's, llama.cpp's) or one that runs, here
+or over ssh, with any flag, environment variable or key of the drafter's config.json as a factor. docs/campaign.md
+lists the keys, the method, and the keys of the result.
 
 On each prompt every arm is paired with a plain request of its own right before or after it, in random order, behind an
 empty prefix cache; where an arm needs a server of its own, servers are started several times, and starts count as
@@ -48,9 +48,9 @@ and makes the status 1.
 --out DIR keeps everything: draftlab.db and samples.jsonl (each request as it was measured), the servers' logs,
 result.json and benchstat.txt. A campaign that was interrupted or killed goes on with --resume DIR and loses nothing but
 the request that was running. The JSON document is result.json: {"verdict", "baseline", "best", "speedup", "arms",
-"phases", "acceptance", "cost_model", "verdicts", …}. "verdict" is "faster"; "not-confirmed" if that was so the first time
-only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best" and "speedup" are
-null but for "faster". With --dry-run it is the plan.` + exitHelp,
+"phases", "acceptance", "cost_model", "verdicts", …}. "verdict" is "faster"; "not-confirmed" if that was so the first
+time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best" and
+"speedup" are null but for "faster". With --dry-run it is the plan.` + exitHelp,
 		Example: `  draftlab tune
   draftlab tune --quick          # within two minutes
   draftlab tune --out tuned --json
