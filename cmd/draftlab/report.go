@@ -24,8 +24,9 @@ speed against prediction, where a cycle's time goes, acceptance by position, wha
 that is so, what ran when, the verdict log, the environment, and the commands to do it again. It measures nothing,
 and the same directory gives the same page. A browser needs no network for it, and no script.
 
-The JSON document is what the page was made of: {"file", "source", "result", "campaign", "explanation", "boots",
-"trials", "verdicts", "predictions"}. "result" is result.json, "explanation" what draftlab explain says of it.` + exitHelp,
+The JSON document is what the page was made of: {"file", "source", "result", "explanation", "trials"}. "result" is what
+result.json has, "explanation" what draftlab explain says of it. A campaign that goes on or was interrupted has a
+report, too, of what it has measured so far.` + exitHelp,
 		Example: `  draftlab report tuned
   draftlab report tuned --out page.html`,
 		Args: exactlyOne("a campaign's directory"),

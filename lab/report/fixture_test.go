@@ -2,16 +2,12 @@ package report
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"draftlab/lab/client"
-	"draftlab/lab/store"
 	"draftlab/lab/trial"
 )
 
@@ -20,48 +16,9 @@ var began = time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
 
 func ptr(v float64) *float64 { return &v }
 
-// rich returns a campaign that has something in every part of a report, through a store in a directory "nccl": flags and variables, a
-// start that failed, refuted and supported hypotheses, predictions that held and one that did not.
+// rich returns a campaign that has something in every part of a report: flags and variables, a start that failed, refuted and supported
+// hypotheses, predictions that held and one that did not. Its result is made up, as no store of a few hundred trials holds all that.
 func rich(t testing.TB) *Data {
-	t.Helper()
-	made := invented(t)
-	dir := filepath.Join(t.TempDir(), "nccl")
-	s, err := store.Create(dir, &store.Campaign{Created: began, Seed: 7, File: made.Campaign})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range made.Boots {
-		err = errors.Join(err, s.AddBoot(&made.Boots[i]))
-	}
-	for i := range made.Verdicts {
-		err = errors.Join(err, s.PutVerdict(&made.Verdicts[i]))
-	}
-	for i := range made.Predictions {
-		err = errors.Join(err, s.AddPrediction(&made.Predictions[i]))
-	}
-	var trials []*trial.Trial
-	for i, m := range made.Trials {
-		sample := &client.Sample{StartUnixNS: m.Start.UnixNano(), EndNS: m.End.Sub(m.Start).Nanoseconds(), FirstNS: 1e6, OutputTokens: 501, Chunks: []client.Chunk{{Tokens: 1}}}
-		if m.Failed {
-			sample.Error = "503 Service Unavailable"
-		} else {
-			sample.LastNS = sample.FirstNS + int64(500e9/m.TokS)
-		}
-		trials = append(trials, &trial.Trial{Boot: m.Boot, Stage: m.Stage, Block: i, Arm: m.Arm, Prompt: "p", Bandwidth: m.Bandwidth * 1e9, Sample: sample})
-	}
-	if err = errors.Join(err, s.AddTrials(trials...), s.Close(), os.WriteFile(filepath.Join(dir, "result.json"), made.Result, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	d, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Source = "nccl"
-	return d
-}
-
-// invented is what goes into the store.
-func invented(t testing.TB) *Data {
 	t.Helper()
 	plain, tuned := trial.Knobs{Drafter: "none", TopK: 1}, map[string]string{"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}
 	chain := func(steps int, env map[string]string) trial.Knobs {
@@ -100,28 +57,27 @@ func invented(t testing.TB) *Data {
 		}
 		arms = append(arms, a)
 	}
-	d := &Data{Campaign: "engine: sglang\nmodel: target\nfactors:\n  env: {NCCL_ALGO: [Ring], NCCL_PROTO: [LL, LL128]}\n", Predictions: []trial.Prediction{
+	predictions := []trial.Prediction{
 		predict("steps-2, NCCL", "speedup", 1.15, 1.02, 1.29, 1.123), predict("steps-3, NCCL", "speedup", 1.13, 1.0, 1.27, 1.097),
-		predict("steps-5", "speedup", 0.9, 0.86, 0.95, 0.803), predict("steps-2, NCCL", "accept_length", 2.02, 1.9, 2.1, 2.02)}}
-	d.Predictions = append(d.Predictions, trial.Prediction{Arm: "steps-3", Quantity: "speedup", Made: began, Interval: trial.Interval{Estimate: 0.84, Low: ptr(0.8), High: ptr(0.9), Confidence: 0.9}})
-	best, both := arms[4].Arm, make([]withRatio, len(arms))
-	for i, a := range arms {
-		if both[i].armResult = a; a.Speedup != nil {
-			both[i].Speedup = &bothWays{a.Speedup, a.Speedup.SameEnv}
-		}
-	}
-	result, err := json.Marshal(map[string]any{
+		predict("steps-5", "speedup", 0.9, 0.86, 0.95, 0.803), predict("steps-2, NCCL", "accept_length", 2.02, 1.9, 2.1, 2.02),
+		{Arm: "steps-3", Quantity: "speedup", Made: began, Interval: trial.Interval{Estimate: 0.84, Low: ptr(0.8), High: ptr(0.9), Confidence: 0.9}}}
+	best := arms[4].Arm
+	text, err := json.Marshal(map[string]any{
 		"verdict": "faster", "baseline": "plain", "best": best, "speedup": compared(1.118, 0.975, 1.026), "best_plain": "plain, NCCL",
-		"arms": both, "acceptance": accepted, "confirm": confirmation{best.Name, compared(1.118, 0.975, 1.026)}, "lossless": true,
-		"bandwidth_gb_s": spread{31, 28, 35, 300}, "elapsed_s": 5400, "complete": true,
-		"objective": map[string]any{"kind": "tok_s", "concurrency": 4}, "plan": map[string]any{"pairs": 48, "boots": 3, "cv": 0.061, "detectable_effect": 0.035}, "drift": []any{map[string]any{"boot": 1, "ratio": 0.982}}, "seed": 7, "warnings": []string{"steps-5 was left after 24 of 48 pairs: it could not win"},
+		"arms": arms, "acceptance": accepted, "confirm": confirmation{best.Name, compared(1.118, 0.975, 1.026)}, "lossless": true,
+		"bandwidth_gb_s": spread{31, 28, 35, 300}, "elapsed_s": 5400, "complete": true, "boots": boots(tuned), "verdicts": verdictLog(), "predictions": predictions,
+		"objective": map[string]any{"kind": "tok_s", "concurrency": 4}, "plan": map[string]any{"pairs": 48, "boots": 3, "cv": 0.061, "detectable_effect": 0.035}, "drift": []any{map[string]any{"boot": 1, "ratio": 0.982}},
+		"seed": 7, "warnings": []string{"steps-5 was left after 24 of 48 pairs: it could not win"}, "campaign": "target: {kind: sglang}\nmodel: target\nfactors:\n  env: {NCCL_ALGO: [Ring], NCCL_PROTO: [LL, LL128]}\n",
 		"environment": map[string]any{"started": began, "model": "target", "processors": 96, "server": map[string]any{"tp_size": 8, "version": "0.5.9"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Result = result
-	d.Boots, d.Verdicts = boots(tuned), verdictLog()
+	d, err := FromResult(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Source = "nccl"
 	rng := rand.New(rand.NewPCG(1, 2))
 	at := began.Add(7 * time.Minute)
 	for i := range 300 {
@@ -149,17 +105,6 @@ func invented(t testing.TB) *Data {
 		at = at.Add(took)
 	}
 	return d
-}
-
-// withRatio is an arm as those read it who know of one environment, too.
-type withRatio struct {
-	armResult
-	Speedup *bothWays `json:"speedup"`
-}
-
-type bothWays struct {
-	*speedup
-	*ratio
 }
 
 // compared is a speed-up of 48 pairs with an interval of so many times it.

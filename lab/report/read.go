@@ -1,16 +1,14 @@
 package report
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
+	"draftlab/lab/campaign"
 	"draftlab/lab/explain"
 	"draftlab/lab/store"
 	"draftlab/lab/trial"
@@ -18,15 +16,12 @@ import (
 
 // Data is all that a report is made of.
 type Data struct {
-	Source      string             `json:"source"`             // the campaign's directory
-	Result      json.RawMessage    `json:"result"`             // result.json
-	Campaign    string             `json:"campaign,omitempty"` // the text of its file
-	Explanation *explain.Report    `json:"explanation"`
-	Unexplained string             `json:"unexplained,omitempty"` // why there is no explanation
-	Boots       []trial.Boot       `json:"boots"`
-	Trials      []Mark             `json:"trials"`
-	Verdicts    []trial.Verdict    `json:"verdicts"`
-	Predictions []trial.Prediction `json:"predictions"`
+	Source      string          `json:"source"` // the campaign's directory
+	Result      json.RawMessage `json:"result"` // as result.json has it
+	Explanation *explain.Report `json:"explanation"`
+	Unexplained string          `json:"unexplained,omitempty"` // why there is no explanation
+	Trials      []Mark          `json:"trials"`
+	result      *result
 }
 
 // Mark is what a timeline shows of a trial.
@@ -41,8 +36,26 @@ type Mark struct {
 	Failed    bool        `json:"failed,omitempty"`
 }
 
-// Read reads a campaign's directory: result.json, and the store beside it. A result without a store has no timeline and no verdict log.
+// Read reads a campaign's directory: the store, also of a campaign that goes on or was killed, or a result.json alone, which has no
+// timeline and no verdict log.
 func Read(dir string) (*Data, error) {
+	if _, err := os.Stat(filepath.Join(dir, store.Database)); err != nil {
+		return readResult(dir)
+	}
+	s, err := store.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	d, err := readStore(s)
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	d.Source = dir
+	return d, nil
+}
+
+// readResult reads a result.json that has no store beside it.
+func readResult(dir string) (*Data, error) {
 	path := filepath.Join(dir, "result.json")
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -53,36 +66,28 @@ func Read(dir string) (*Data, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	d.Source = dir
-	switch _, err := os.Stat(filepath.Join(dir, store.Database)); {
-	case err == nil:
-		return d, d.readStore(dir)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	return d, d.readSamples(filepath.Join(dir, store.Samples))
+	return d, nil
 }
 
-// readStore reads what the store has beside the result.
-func (d *Data) readStore(dir string) (err error) {
-	s, err := store.Open(dir)
+// readStore makes a result of a store and reads the rest.
+func readStore(s *store.Store) (*Data, error) {
+	r, err := campaign.Analyse(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	c, err := s.Campaign()
+	source, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.Campaign = c.File
-	if d.Boots, err = s.Boots(); err != nil {
-		return err
+	d, err := FromResult(source)
+	if err != nil {
+		return nil, err
 	}
-	if d.Verdicts, err = s.Verdicts(); err != nil {
-		return err
-	}
-	if d.Predictions, err = s.Predictions(); err != nil {
-		return err
-	}
+	return d, d.addTrials(s)
+}
+
+// addTrials puts a store's trials on the timeline.
+func (d *Data) addTrials(s *store.Store) error {
 	for t, err := range s.Trials() {
 		if err != nil {
 			return err
@@ -92,28 +97,13 @@ func (d *Data) readStore(dir string) (err error) {
 	return nil
 }
 
-// readSamples reads the trials of a directory that has no store.
-func (d *Data) readSamples(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := d.readTrials(f); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
 // FromResult makes the data of a result.json alone.
 func FromResult(source []byte) (*Data, error) {
-	if _, err := parseResult(source); err != nil {
+	r, err := parseResult(source)
+	if err != nil {
 		return nil, err
 	}
-	d := &Data{Result: source, Boots: []trial.Boot{}, Trials: []Mark{}, Verdicts: []trial.Verdict{}, Predictions: []trial.Prediction{}}
+	d := &Data{Result: source, result: r, Trials: []Mark{}}
 	c, err := explain.Read("result.json", source)
 	if err == nil {
 		d.Explanation, err = explain.Analyse(c)
@@ -122,22 +112,6 @@ func FromResult(source []byte) (*Data, error) {
 		d.Unexplained = err.Error()
 	}
 	return d, nil
-}
-
-// readTrials reads trials, one JSON document each.
-func (d *Data) readTrials(r io.Reader) error {
-	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
-	for n := 1; ; n++ {
-		t := new(trial.Trial)
-		switch err := dec.Decode(t); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("trial %d: %w", n, err)
-		case t.Sample != nil:
-			d.Trials = append(d.Trials, mark(t))
-		}
-	}
 }
 
 func mark(t *trial.Trial) Mark {

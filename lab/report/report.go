@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 //go:embed page.html style.css
@@ -19,7 +20,7 @@ var files embed.FS
 // page is a report in the making.
 type page struct {
 	*Data
-	result *result
+	*result
 }
 
 // document is what the template renders.
@@ -86,10 +87,6 @@ type code struct{ Title, Text string }
 
 // Write renders the report. The same data give the same bytes.
 func Write(w io.Writer, d *Data) error {
-	r, err := parseResult(d.Result)
-	if err != nil {
-		return err
-	}
 	style, err := files.ReadFile("style.css")
 	if err != nil {
 		return err
@@ -98,7 +95,7 @@ func Write(w io.Writer, d *Data) error {
 	if err != nil {
 		return err
 	}
-	p := &page{d, r}
+	p := &page{d, d.result}
 	doc := p.document()
 	doc.Style = template.CSS(style)
 	var b bytes.Buffer
@@ -139,6 +136,15 @@ func (p *page) speedSection() section {
 		s.Text = append(s.Text, "No output was long enough to have a speed.")
 	}
 	r := p.result
+	var passed []string
+	for i := range r.Arms {
+		if a := &r.Arms[i]; a.Decided == "not measured" {
+			passed = append(passed, a.Name)
+		}
+	}
+	if len(passed) > 0 {
+		s.Text = append(s.Text, "Not measured, as the search passed them over or the time was up: "+strings.Join(passed, ", ")+".")
+	}
 	if r.Objective.Concurrency > 1 {
 		s.Text = append(s.Text, fmt.Sprintf("%d requests ran at once; tokens a second are those of one request.", r.Objective.Concurrency))
 	}
@@ -169,5 +175,5 @@ func (p *page) verifySection() section {
 
 // foot says what the page was made of.
 func (p *page) foot() string {
-	return fmt.Sprintf("Made of %d trials, %d starts and %d verdicts of %s. It asks for nothing from the network and runs no script.", len(p.Trials), len(p.Boots), len(p.Verdicts), p.Source)
+	return fmt.Sprintf("Made of %s, %s and %s of %s. It asks for nothing from the network and runs no script.", count(len(p.Trials), "trial"), count(len(p.Boots), "start"), count(len(p.Verdicts), "verdict"), p.Source)
 }

@@ -5,13 +5,20 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"draftlab/lab/campaign"
+	"draftlab/lab/campaign/file"
+	"draftlab/lab/client"
+	"draftlab/lab/store"
 	"draftlab/lab/trial"
 )
 
@@ -202,18 +209,23 @@ func poisoned(t testing.TB, s string) *Data {
 	if err := json.Unmarshal(text, out); err != nil {
 		t.Fatal(err)
 	}
+	if out.result, err = parseResult(out.Result); err != nil {
+		t.Fatal(err)
+	}
 	return out
 }
 
 func FuzzResult(f *testing.F) {
-	f.Add([]byte(rich(f).Result), []byte(`{"arm":"plain","stage":"measure","sample":{"start_unix_ns":1,"end_ns":5}}`))
-	f.Add([]byte(`{"arms":[{"name":"\u0000<b>","speedup":{"estimate":1e308,"low":-1,"high":1e-308},"tok_s":{"median":1e308},"phase_ms":{"verify":1e308,"x":1e308}}]}`), []byte(`{"sample":{"start_unix_ns":-9223372036854775808,"end_ns":9223372036854775807}}`))
-	f.Fuzz(func(t *testing.T, result, trials []byte) {
+	f.Add([]byte(rich(f).Result), int64(1), int64(5), 3.5)
+	f.Add([]byte(`{"arms":[{"name":"\u0000<b>","speedup":{"same_env":{"estimate":1e308,"low":-1,"high":1e-308}},"tok_s":{"median":1e308},"phase_ms":{"verify":1e308,"x":1e308}}]}`), int64(math.MinInt64), int64(math.MaxInt64), math.Inf(1))
+	f.Fuzz(func(t *testing.T, result []byte, start, took int64, v float64) {
 		d, err := FromResult(result)
 		if err != nil {
 			return
 		}
-		_ = d.readTrials(bytes.NewReader(trials)) // what came before an error counts
+		for _, a := range d.result.Arms {
+			d.Trials = append(d.Trials, mark(&trial.Trial{Stage: trial.Measure, Arm: a.Name, Bandwidth: v, Sample: &client.Sample{StartUnixNS: start, EndNS: took, FirstNS: start, LastNS: took, OutputTokens: 9, Chunks: []client.Chunk{{}}}}))
+		}
 		checkPage(t, write(t, d))
 	})
 }
@@ -221,15 +233,15 @@ func FuzzResult(f *testing.F) {
 func TestHeadline(t *testing.T) {
 	pair := func(verdict, confirm string) string {
 		return `{"verdict": "` + verdict + `", "baseline": "plain", "arms": [{"name": "plain"},
-			{"name": "a", "speedup": {"estimate": 1.5, "low": 0.9, "high": 2.5, "confidence": 0.95, "pairs": 6}},
-			{"name": "b", "speedup": {"estimate": 1.1, "low": 1.05, "high": 1.2, "confidence": 0.9, "pairs": 12}}],
-			"best": {"name": "b"}, "speedup": {"estimate": 1.08, "low": null, "high": null, "pairs": 4}, "confirm": ` + confirm + `}`
+			{"name": "a", "speedup": {"same_env": {"estimate": 1.5, "low": 0.9, "high": 2.5, "confidence": 0.95, "pairs": 6}}},
+			{"name": "b", "speedup": {"same_env": {"estimate": 1.1, "low": 1.05, "high": 1.2, "confidence": 0.9, "pairs": 12}}}],
+			"best": {"name": "b"}, "speedup": {"same_env": {"estimate": 1.08, "low": null, "high": null, "pairs": 4}}, "confirm": ` + confirm + `}`
 	}
 	for _, c := range []struct{ result, want string }{
 		{pair("faster", "null"), "Speculation pays here: b writes 1.08× as many tokens a second as plain decoding (4 pairs, too few for an interval)."},
 		{pair("undecided", "null"), "Undecided: no arm is faster than plain decoding beyond doubt; the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
 		{pair("none-faster", "null"), "Speculation does not pay here: no arm is faster than plain decoding; the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
-		{pair("not-confirmed", `{"arm": "b", "speedup": {"estimate": 0.99, "low": 0.9, "high": 1.1, "confidence": 0.95, "pairs": 9}}`), "Not confirmed: b seemed faster than plain decoding, but measured again it was 0.99× (95\u00a0% interval 0.90 – 1.10)."},
+		{pair("not-confirmed", `{"arm": "b", "speedup": {"same_env": {"estimate": 0.99, "low": 0.9, "high": 1.1, "confidence": 0.95, "pairs": 9}}}`), "Not confirmed: b seemed faster than plain decoding, but measured again it was 0.99× (95\u00a0% interval 0.90 – 1.10)."},
 		{pair("not-confirmed", `{"arm": "b", "speedup": null}`), "Not confirmed: an arm seemed faster than plain decoding, but measuring it again gave no usable pair."},
 		{pair("strange", "null"), "The campaign has no verdict of a kind that this report knows (\"strange\"); the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
 	} {
@@ -237,11 +249,7 @@ func TestHeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := parseResult(d.Result)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := (&page{d, r}).headline(); got != c.want {
+		if got := (&page{d, d.result}).headline(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
@@ -267,23 +275,60 @@ func TestRead(t *testing.T) {
 	}
 	put("result.json", `{"arms": [{"name": "plain"}]}`)
 	if d, err := Read(dir); err != nil || len(d.Trials) != 0 {
-		t.Errorf("without samples: %v", err)
+		t.Errorf("without a store: %v", err)
 	}
-	put("samples.jsonl", `{"boot":2,"stage":"confirm","arm":"plain","bandwidth_bytes_s":3e10,"sample":{"start_unix_ns":1000000000,"end_ns":2000000000,"first_ns":1,"last_ns":1000000001,"output_tokens":11,"chunks":[{"tokens":1}]}}
-{"arm":"plain","sample":{"error":"gone"}}
-`)
+}
+
+// A campaign in a store has a report, though it never came to a result: here it was killed after three pairs.
+func TestStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "killed")
+	c, err := file.Parse("campaign.yaml", []byte("target: {kind: draftlab}\nmodel: smollm2\ndrafter: auto\narms:\n  - {drafter: eagle3, steps: 2}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup, err := campaign.New(c, 7, map[string]any{"processors": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Create(dir, setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot := &trial.Boot{Name: "plain-1", Slot: "plain-1", Command: "draftlab serve --model smollm2", Started: began, ReadyS: 2}
+	err = errors.Join(s.SetState(json.RawMessage(`{"boots": 1, "size": {"prompts": 12, "confirm_prompts": 12, "max_tokens": 64}}`)), s.AddBoot(boot))
+	sample := func(at, tokS float64) *client.Sample {
+		return &client.Sample{StartUnixNS: began.UnixNano() + int64(at*1e9), EndNS: int64(1e8 + 60e9/tokS), FirstNS: 1e8, LastNS: int64(1e8 + 60e9/tokS), OutputTokens: 61, Chunks: []client.Chunk{{Tokens: 1}}, Status: 200}
+	}
+	for i := range 3 {
+		at := 2 + 2*float64(i)
+		plain, chain := sample(at, 100), sample(at+1, 150)
+		chain.Spec = &client.Speculation{Cycles: 30, Drafted: 60, Accepted: 30, Histogram: []int64{10, 10, 10}}
+		one := trial.Trial{Boot: boot.ID, Stage: trial.Measure, Block: i, Arm: "plain", Against: "chain-2", Prompt: fmt.Sprint(i), Category: "chat", Bandwidth: 3e10, Sample: plain}
+		two := one
+		two.Arm, two.Against, two.Sample = "chain-2", "plain", chain
+		err = errors.Join(err, s.AddTrials(&one, &two))
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
 	d, err := Read(dir)
-	if err != nil || len(d.Trials) != 2 {
-		t.Fatalf("%v, %d trials", err, len(d.Trials))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if m := d.Trials[0]; m.TokS != 10 || m.Bandwidth != 30 || m.End.Sub(m.Start).Seconds() != 2 || m.Stage != trial.Confirm || m.Boot != 2 || m.Failed {
-		t.Errorf("read %+v", m)
+	if m := d.Trials[1]; len(d.Trials) != 6 || math.Abs(m.TokS-150) > 0.1 || m.Bandwidth != 30 || !m.Start.Equal(began.Add(3*time.Second)) || m.Stage != trial.Measure || m.Boot != 1 || m.Failed {
+		t.Errorf("%d trials, the second of them %+v", len(d.Trials), m)
 	}
-	if !d.Trials[1].Failed {
-		t.Error("a failed request is not marked")
+	html := write(t, d)
+	checkPage(t, html)
+	for _, want := range []string{"1.50×", "The campaign has not ended", "6 trials of 2 arms on 1 start of the server", "draftlab serve --model smollm2", "kind: draftlab", "150 tok/s"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page lacks %q", want)
+		}
 	}
-	put("samples.jsonl", `{"arm":"plain","sample":{}}`+"\n{broken")
-	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "samples.jsonl: trial 2") {
-		t.Errorf("a broken line: %v", err)
+}
+
+func TestMark(t *testing.T) {
+	if m := mark(&trial.Trial{Sample: &client.Sample{Error: "gone"}}); !m.Failed || m.TokS != 0 {
+		t.Errorf("a failed request became %+v", m)
 	}
 }

@@ -35,7 +35,11 @@ type result struct {
 		CV         float64 `json:"cv"`
 		Detectable float64 `json:"detectable_effect"` // share
 	} `json:"plan"`
-	Drift []struct {
+	Boots       []trial.Boot       `json:"boots"`
+	Verdicts    []trial.Verdict    `json:"verdicts"`
+	Predictions []trial.Prediction `json:"predictions"`
+	Campaign    string             `json:"campaign"` // the text of its file
+	Drift       []struct {
 		Boot  int     `json:"boot"`
 		Ratio float64 `json:"ratio"`
 	} `json:"drift"`
@@ -45,23 +49,6 @@ type result struct {
 type speedup struct {
 	SameEnv   *ratio `json:"same_env"`
 	BestPlain *ratio `json:"best_plain"`
-}
-
-// UnmarshalJSON also takes a ratio alone, as campaigns of one environment have it.
-func (s *speedup) UnmarshalJSON(source []byte) error {
-	var both struct {
-		SameEnv   *ratio `json:"same_env"`
-		BestPlain *ratio `json:"best_plain"`
-		ratio
-	}
-	if err := json.Unmarshal(source, &both); err != nil {
-		return err
-	}
-	s.SameEnv, s.BestPlain = both.SameEnv, both.BestPlain
-	if s.SameEnv == nil && both.Estimate > 0 {
-		s.SameEnv = &both.ratio
-	}
-	return nil
 }
 
 // same is the ratio to plain decoding in the same environment, nil if it is not known.

@@ -58,7 +58,11 @@ func (p *page) nearest() string {
 		return 0
 	}
 	for i := range p.result.Arms {
-		if a := &p.result.Arms[i]; a.Speedup.decisive() != nil && (best == nil || least(a) > least(best)) {
+		a := &p.result.Arms[i]
+		if a.Speedup.decisive() == nil {
+			continue
+		}
+		if best == nil || least(a) > least(best) || least(a) == least(best) && a.Speedup.decisive().Estimate > best.Speedup.decisive().Estimate {
 			best = a
 		}
 	}
@@ -71,9 +75,9 @@ func (p *page) nearest() string {
 // evidence is an interval in brackets, for after an estimate.
 func (r *ratio) evidence() string {
 	if r.Low == nil || r.High == nil {
-		return fmt.Sprintf(" (%d pairs, too few for an interval)", r.Pairs)
+		return fmt.Sprintf(" (%s, too few for an interval)", count(r.Pairs, "pair"))
 	}
-	text := fmt.Sprintf(" (%s interval %s, %d pairs", level(r.Confidence), between(r.Low, r.High, 2), r.Pairs)
+	text := fmt.Sprintf(" (%s interval %s, %s", level(r.Confidence), between(r.Low, r.High, 2), count(r.Pairs, "pair"))
 	if r.Boots > 1 {
 		text += fmt.Sprintf(" on %d starts", r.Boots)
 	}

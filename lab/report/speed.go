@@ -116,9 +116,9 @@ func (p *page) speedupWords(cs []contender) string {
 		}
 	}
 	if best.measured == nil {
-		return fmt.Sprintf("Predictions of %d arms, none of which was measured.", len(cs))
+		return fmt.Sprintf("Predictions of %s, none of which was measured.", count(len(cs), "arm"))
 	}
-	return fmt.Sprintf("%d rows. The highest is %s at %s. The whole interval lies above 1 in %d of them and below 1 in %d.", len(cs), best.name, best.measured.words(), faster, slower)
+	return fmt.Sprintf("%s. The highest is %s at %s. The whole interval lies above 1 in %d of them and below 1 in %d.", count(len(cs), "row"), best.name, best.measured.words(), faster, slower)
 }
 
 // has says what the rows of the chart of speed-ups have.

@@ -144,12 +144,12 @@ func (p *page) timelineWords(c clock, lanes []lane) string {
 			failed++
 		}
 	}
-	text := fmt.Sprintf("%d trials of %d arms", trials, len(lanes))
+	text := count(trials, "trial") + " of " + count(len(lanes), "arm")
 	if failed > 0 {
 		text += fmt.Sprintf(", %d of which failed,", failed)
 	}
 	if len(p.Boots) > 0 {
-		text += fmt.Sprintf(" on %d starts of the server", len(p.Boots))
+		text += " on " + count(len(p.Boots), "start") + " of the server"
 	}
 	return text + " within " + seconds(c.last.Sub(c.zero).Seconds()) + "."
 }

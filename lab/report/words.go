@@ -38,7 +38,7 @@ func level(c float64) string {
 // words is a ratio with its interval, for prose.
 func (r *ratio) words() string {
 	if r.Low == nil || r.High == nil {
-		return fmt.Sprintf("%s (too few pairs for an interval: %d)", times(r.Estimate), r.Pairs)
+		return fmt.Sprintf("%s (%s, too few for an interval)", times(r.Estimate), count(r.Pairs, "pair"))
 	}
 	return fmt.Sprintf("%s (%s interval %s)", times(r.Estimate), level(r.Confidence), between(r.Low, r.High, 2))
 }
@@ -67,6 +67,14 @@ func signedPercent(v float64) string {
 		return ""
 	}
 	return fmt.Sprintf("%+.1f %%", 100*v)
+}
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // seconds writes a duration for people.
