@@ -42,6 +42,9 @@ type Options struct {
 	MaxWaiting int // requests that wait for a place; 0 is 1
 	Blocks     int // key/value blocks of all sequences; 0 is enough for MaxRunning sequences of full length
 	Outs       int // most rows of a pass with logits; 0 is what MaxRunning sequences within Limit need
+	Rows       int // most rows of a pass, for those who run passes of the model themselves; 0 is what serving needs
+	// Taps are the hidden states to keep of a pass, for those likewise; a Drafter keeps its own. See model.Options.TapLayers.
+	Taps []int
 
 	// Drafter is the directory of an EAGLE-3 checkpoint, or RandomDrafter, or "" for none. LayerIDs says how its
 	// configuration counts layers.
@@ -178,7 +181,7 @@ func (e *Engine) load() error {
 	}
 	rows := max(o.MaxRunning, min(decodeRows, o.MaxRunning*o.Limit.Rows()))
 	opt := model.Options{
-		Context: o.Context, MaxRows: max(prefillRows, rows), MaxSeqs: o.MaxRunning, MaxOut: max(rows, o.Outs),
+		Context: o.Context, MaxRows: max(prefillRows, rows, o.Rows), MaxSeqs: o.MaxRunning, MaxOut: max(rows, o.Outs), TapLayers: o.Taps,
 		Float32: o.Float32, Progress: o.Progress, Blocks: o.Blocks,
 	}
 	if opt.Blocks == 0 {

@@ -10,7 +10,7 @@ import (
 	"draftlab/engine/doctor"
 	"draftlab/engine/model"
 	"draftlab/engine/weights"
-	"draftlab/internal/hub"
+	"draftlab/engine/wiring"
 	"draftlab/internal/ui"
 )
 
@@ -20,67 +20,112 @@ type examination struct {
 	Model    string           `json:"model"`
 	Sound    bool             `json:"sound"` // no fault
 	Findings []doctor.Finding `json:"findings"`
+	Wiring   *wiring.Result   `json:"wiring,omitempty"` // if it was measured
+}
+
+// doctorFlags are doctor's.
+type doctorFlags struct {
+	modelFlags
+	files, quick bool
+	prompts      string
 }
 
 func newDoctor(env *Env) *cobra.Command {
-	var target string
+	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor [DRAFTER]",
-		Short: "Check a drafter's files beside its target, before hours are spent",
+		Short: "Find out how a drafter is wired to its target, and what is wrong with it",
 		Long: `Doctor reads an EAGLE-3 drafter's directory (config.json and safetensors) and its target's configuration, and
 says what cannot work and what engines would read differently: keys and tensors that are missing, unknown or of another
 shape; another target's widths or vocabulary; layer ids that number inputs in one engine and outputs in another;
 a vocabulary map of ids in the place of offsets; ends of text that cannot be drafted; rotary embeddings that differ;
-weights that are zero or no numbers. It runs nothing, so it cannot tell how good a drafter is.
+weights that are zero or no numbers.
 
-Without DRAFTER it looks at the one that comes with the model. docs/doctor.md lists the codes.
+Then it measures. The target writes greedy answers to prompts, and the drafter drafts over them under each wiring that
+is plausible: layer ids as inputs or as outputs, shifted, with the embedding or the last layer's output, in other
+orders, and any single layer in the place of each; drafting on from the normed state or from the one before it; norms
+that the checkpoint leaves open; d2t as offsets or as ids; other rotary embeddings. It says which wiring acceptance
+supports, with intervals, whether that is the configured one, and what to change. Wirings are chosen on some prompts and
+judged on others. With the default model that takes about a minute; a large model gets less text and fewer wirings, for about
+two minutes or as long as the least takes, which is announced. --files looks at the files alone.
 
-The JSON document is {"drafter", "model", "sound", "findings": [{"level", "code", "text"}]}; levels are ok, note,
-warning and fault. The exit status is 1 if there is a fault.` + exitHelp,
+Without DRAFTER it examines the one that comes with the model. docs/doctor.md lists the codes.
+
+The JSON document is {"drafter", "model", "sound", "findings": [{"level", "code", "text"}], "wiring"}; levels are ok, note,
+warning and fault. "wiring" is there if it was measured: {"verdict", "measured": [{"role", "wiring", "text", "accepted",
+"drafts", "less", "accept_length"}], "fixes": [{"key", "value", "text"}], …}. The exit status is 1 if there is a fault.` + exitHelp,
 		Example: `  draftlab doctor
-  draftlab doctor ./drafter --model ./model.gguf
-  draftlab doctor ./drafter --model smollm2 --json`,
+  draftlab doctor ./drafter --model ./model.gguf --prompts prompts.jsonl
+  draftlab doctor ./drafter --model smollm2 --files --json`,
 		Args: atMost(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runDoctor(env, cmd, args, target) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runDoctor(env, cmd, args, &f) },
 	}
-	cmd.Flags().StringVar(&target, "model", hub.Default, "the target: a `MODEL`'s name or path")
+	f.register(env, cmd)
+	fl := cmd.Flags()
+	fl.Lookup("model").Usage = "the target: a `MODEL`'s name or path"
+	fl.BoolVar(&f.files, "files", false, "look at the files alone and run nothing")
+	fl.BoolVar(&f.quick, "quick", false, "draft over less text, and do not try every layer")
+	fl.StringVar(&f.prompts, "prompts", "", "have the target answer the prompts of `FILE`, a line of JSON with \"prompt\" each, instead of the project's own")
 	return cmd
 }
 
-func runDoctor(env *Env, cmd *cobra.Command, args []string, target string) error {
+func runDoctor(env *Env, cmd *cobra.Command, args []string, f *doctorFlags) error {
+	if f.files && (f.quick || f.prompts != "") {
+		return usage(cmd, "--files runs nothing: leave --quick and --prompts out")
+	}
+	set, err := f.set()
+	if err != nil {
+		return err
+	}
 	dir := ""
 	if len(args) == 1 {
 		dir = args[0]
 	} else {
-		name := env.drafterOf(target)
+		name := env.drafterOf(f.model)
 		if name == "" {
-			return usage(cmd, "no drafter comes with %s: name a drafter's directory", ui.Clean(target))
+			return usage(cmd, "no drafter comes with %s: name a drafter's directory", ui.Clean(f.model))
 		}
-		var err error
 		if dir, err = unpackDrafter(env, name); err != nil {
 			return err
 		}
 	}
-	cfg, err := targetConfig(env, cmd, target)
+	cfg, err := targetConfig(env, cmd, f.model)
 	if err != nil {
 		return err
 	}
+	x := examination{Drafter: dir, Model: f.model}
 	findings, err := doctor.Check(dir, cfg)
+	if err == nil {
+		err = x.add(env, cmd, findings)
+	}
+	if err == nil && !f.files {
+		x.Wiring, findings, err = measureWiring(env, cmd, f, dir, cfg, set, x.Findings)
+		err = errors.Join(err, x.add(env, cmd, findings))
+	}
 	if err != nil {
 		return err
 	}
-	ill := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level == doctor.Fault })
-	x := examination{Drafter: dir, Model: target, Sound: !ill, Findings: findings}
+	x.Sound = !slices.ContainsFunc(x.Findings, func(f doctor.Finding) bool { return f.Level == doctor.Fault })
 	if wantsJSON(cmd) {
-		err = ui.JSON(env.Stdout, x)
-	} else {
-		for _, f := range x.Findings {
-			_, e := fmt.Fprintf(env.Stdout, "%s\n", paragraph(fmt.Sprintf("%s: %s [%s]", f.Level, ui.Clean(f.Text), f.Code)))
-			err = errors.Join(err, e)
+		if err := ui.JSON(env.Stdout, x); err != nil {
+			return err
 		}
 	}
-	if err == nil && ill {
+	if !x.Sound {
 		return fmt.Errorf("%s has faults", dir)
+	}
+	return nil
+}
+
+// add takes findings and prints them for people at once, so that those about files stand there while the rest is measured.
+func (x *examination) add(env *Env, cmd *cobra.Command, findings []doctor.Finding) (err error) {
+	x.Findings = append(x.Findings, findings...)
+	if wantsJSON(cmd) {
+		return nil
+	}
+	for _, f := range findings {
+		_, e := fmt.Fprintf(env.Stdout, "%s\n", paragraph(fmt.Sprintf("%s: %s [%s]", f.Level, ui.Clean(f.Text), f.Code)))
+		err = errors.Join(err, e)
 	}
 	return err
 }

@@ -87,7 +87,7 @@ func ReadConfig(dir string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c, err := parseConfig(data)
+	c, err := ParseConfig(data)
 	if err != nil {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -116,8 +116,8 @@ func (c *Config) TapLayers(n int, ids LayerIDs) ([]int, error) {
 	return list, nil
 }
 
-// parseConfig resolves the text of a config.json.
-func parseConfig(data []byte) (Config, error) {
+// ParseConfig resolves the text of a config.json; see ReadConfig.
+func ParseConfig(data []byte) (Config, error) {
 	o, err := hfconfig.Parse(data)
 	if err != nil {
 		return Config{}, err

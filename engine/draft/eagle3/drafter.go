@@ -48,10 +48,13 @@ type Drafter struct {
 	opt    Options
 	dev    compute.Device
 	target *model.Model
-	ids    []int32 // [DraftVocab] target id of each draft id
+	ids    []int32   // [DraftVocab] target id of each draft id
+	taps   [taps]int // which of the target's Taps the thirds of fc take, from the first on
 
-	fcNorm     [taps]compute.Vector // [TargetHidden]; nil unless Config.FCNorm
-	fcGain     compute.Vector       // [3·TargetHidden]; nil unless Config.NormBeforeFC
+	offsets []int64 // [DraftVocab] d2t as it lies in the file, of a drafter that can be rewired
+
+	fcNorm     [taps]compute.Vector // [TargetHidden]; nil unless the file has them
+	fcGain     compute.Vector       // [3·TargetHidden]; likewise
 	fc         compute.Matrix       // [Hidden, 3·TargetHidden]
 	embed      compute.Matrix       // [Vocab, Hidden]; the target's unless the file has one
 	inputNorm  compute.Vector       // [Hidden] on embeddings
@@ -130,10 +133,15 @@ func (d *Drafter) allocate() error {
 	d.out = dev.NewTensor(o.MaxOut, c.DraftVocab)
 
 	d.features = compute.NewBatch(t.MaxRows, 1, 1)
-	d.fuse = dev.Record(d.features, d.fusePass)
 	d.batch = compute.NewBatch(o.MaxRows, o.MaxSeqs, o.MaxOut)
 	d.batch.First = 1
 	d.batch.GrowTop(o.MaxTop)
-	d.program = dev.Record(d.batch, d.pass)
+	d.record()
 	return nil
+}
+
+// record records the passes as configuration and wiring have them.
+func (d *Drafter) record() {
+	d.fuse = d.dev.Record(d.features, d.fusePass)
+	d.program = d.dev.Record(d.batch, d.pass)
 }

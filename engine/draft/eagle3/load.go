@@ -71,9 +71,16 @@ func Load(dev compute.Device, dir string, target *model.Model, opt Options) (_ *
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	d := &Drafter{cfg: cfg, opt: opt, dev: dev, target: target}
-	b := &builder{d: d, release: f.Release}
-	err = f.Guard(func() error {
+	b := &builder{d: &Drafter{cfg: cfg, opt: opt, dev: dev, target: target}, release: f.Release}
+	if err := b.from(f); err != nil {
+		return nil, err
+	}
+	return b.d, nil
+}
+
+// from builds the drafter out of a file's tensors.
+func (b *builder) from(f *weights.File) error {
+	return f.Guard(func() error {
 		err := b.index(f.Tensors())
 		if err == nil {
 			err = b.build()
@@ -83,10 +90,6 @@ func Load(dev compute.Device, dir string, target *model.Model, opt Options) (_ *
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
 }
 
 // open opens the weights in dir.
@@ -111,6 +114,7 @@ type builder struct {
 	d       *Drafter
 	tensors map[string]weights.Tensor // by SpecForge's names
 	release func(weights.Tensor)
+	loose   bool // d2t is kept as it lies, for a drafter that can be rewired
 }
 
 // canonical returns SpecForge's name of a tensor: speculators call the layer layers.0, and some exports put model. before
@@ -207,6 +211,7 @@ func (c *Config) shapes() []tensor {
 // build packs all weights and allocates what passes need. The tensors have been checked.
 func (b *builder) build() error {
 	d := b.d
+	d.taps = [taps]int{0, 1, 2} // the target keeps the configuration's states in its order
 	c := &d.cfg
 	t := d.target.Options()
 	err := d.opt.fill(&t)
@@ -311,7 +316,7 @@ func recode(to quant.Type, t weights.Tensor) ([]byte, error) {
 }
 
 // readMap resolves d2t, whose element i is what to add to draft id i to get the target's, and holds t2d to it. Draft ids
-// are in the order of the target's.
+// are in the order of the target's. A drafter that can be rewired keeps the elements instead.
 func (b *builder) readMap() error {
 	c := &b.d.cfg
 	offsets := make([]int64, c.DraftVocab)
@@ -321,6 +326,10 @@ func (b *builder) readMap() error {
 		if offsets, err = d2t.Int64s(); err != nil {
 			return err
 		}
+	}
+	if b.loose {
+		b.d.offsets = offsets
+		return nil
 	}
 	last := int64(-1)
 	for i, off := range offsets {

@@ -374,14 +374,14 @@ func TestSwitchesAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := parseConfig(text); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		if got, err := ParseConfig(text); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v: %+v, %v; want %+v", tc.keys, got, err, want)
 		}
 	}
 	config := speculators(&base)
 	delete(config, "norm_before_residual")
 	text, _ := json.Marshal(config)
-	if _, err := parseConfig(text); err == nil || !strings.Contains(err.Error(), "norm_before_residual is missing") {
+	if _, err := ParseConfig(text); err == nil || !strings.Contains(err.Error(), "norm_before_residual is missing") {
 		t.Errorf("error %v, want one that asks for norm_before_residual", err)
 	}
 }
@@ -398,7 +398,7 @@ func FuzzParseConfig(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := parseConfig(text)
+		c, err := ParseConfig(text)
 		if err != nil {
 			return
 		}

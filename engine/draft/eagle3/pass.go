@@ -9,7 +9,8 @@ import (
 // fusePass makes features of the selected rows of the target's pass: fc over the three tapped states side by side.
 func (d *Drafter) fusePass(r compute.Recorder) {
 	width := d.cfg.TargetHidden
-	for i, tap := range d.target.Taps()[:taps] {
+	for i, t := range d.taps {
+		tap := d.target.Taps()[t]
 		if d.cfg.FCNorm {
 			r.Gather(d.tapped, 0, tap, nil)
 			r.NormInto(d.fused, i*width, d.tapped, d.fcNorm[i], d.cfg.NormEps)
