@@ -25,7 +25,8 @@ const (
 )
 
 // warmUp sends requests that nobody counts: as many as are asked for, or windows of them until the median time for an output token
-// of a window differs little from that of the one before.
+// of a window differs little from that of the one before. All windows have the same prompts, each with another mark in front: others would be
+// drafted better or worse, which is no sign of a cold server.
 func (b *bench) warmUp(ctx context.Context) (w measure.Warmup, err error) {
 	if b.cfg.Warmups == 0 {
 		return w, nil
@@ -65,7 +66,7 @@ func (b *bench) window(ctx context.Context, plan load.Plan, offset int64) (float
 	var mu sync.Mutex
 	var perToken []float64
 	load.Run(ctx, plan, func(ctx context.Context, n int64, due time.Time) {
-		p := b.cfg.Prompts[(offset+n)%int64(len(b.cfg.Prompts))]
+		p := b.cfg.Prompts[n%int64(len(b.cfg.Prompts))]
 		s := b.client.Do(ctx, due, b.request(p.Salted(warmRound+offset+n).Text))
 		if s.Error != "" || s.OutputTokens == 0 {
 			return

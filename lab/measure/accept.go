@@ -91,21 +91,21 @@ func (a *acceptance) summary() *Acceptance {
 		return nil
 	}
 	out := &Acceptance{Source: "requests", Prompts: len(a.clusters), Cycles: t.cycles, Drafted: t.drafted, Accepted: t.accepted}
-	out.Length = a.ratio(func(d *drafts) (int64, int64) { return d.cycles + d.accepted, d.cycles })
+	out.Length = a.ratio(1, math.Inf(1), func(d *drafts) (int64, int64) { return d.cycles + d.accepted, d.cycles })
 	if t.drafted > 0 {
-		rate := a.ratio(func(d *drafts) (int64, int64) { return d.accepted, d.drafted })
+		rate := a.ratio(0, 1, func(d *drafts) (int64, int64) { return d.accepted, d.drafted })
 		out.Rate = &rate
 	}
 	for k := 1; t.survived(k) > 0; k++ {
-		out.Survival = append(out.Survival, a.ratio(func(d *drafts) (int64, int64) { return d.survived(k), d.survived(0) }))
-		out.Conditional = append(out.Conditional, a.ratio(func(d *drafts) (int64, int64) { return d.survived(k), d.survived(k - 1) }))
+		out.Survival = append(out.Survival, a.ratio(0, 1, func(d *drafts) (int64, int64) { return d.survived(k), d.survived(0) }))
+		out.Conditional = append(out.Conditional, a.ratio(0, 1, func(d *drafts) (int64, int64) { return d.survived(k), d.survived(k - 1) }))
 	}
 	return out
 }
 
 // ratio estimates Σx/Σy over prompts, with the linearised variance of a ratio of sums over clusters (Cochran, Sampling Techniques,
-// 6.4) and Student's t.
-func (a *acceptance) ratio(of func(*drafts) (x, y int64)) Estimate {
+// 6.4) and Student's t. What it can be lies between two bounds, and so does its interval.
+func (a *acceptance) ratio(least, most float64, of func(*drafts) (x, y int64)) Estimate {
 	x, y := of(&a.total)
 	r := float64(x) / float64(y)
 	g := float64(len(a.clusters))
@@ -119,7 +119,7 @@ func (a *acceptance) ratio(of func(*drafts) (x, y int64)) Estimate {
 		sum += e * e
 	}
 	half := student95(g-1) * math.Sqrt(g/(g-1)*sum) / float64(y)
-	low, high := r-half, r+half
+	low, high := max(r-half, least), min(r+half, most)
 	return Estimate{r, &low, &high}
 }
 

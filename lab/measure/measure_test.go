@@ -170,7 +170,6 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// TestIntervalsCover: of 95 % intervals over prompts that differ, 95 % hold the true mean.
 // TestCountersTellWhatAnswersDoNot: positions, if they count the same drafts.
 func TestCountersTellWhatAnswersDoNot(t *testing.T) {
 	add := func(m *Meter) {
@@ -188,6 +187,7 @@ func TestCountersTellWhatAnswersDoNot(t *testing.T) {
 	}
 }
 
+// TestIntervalsCover: of 95 % intervals over prompts that differ, 95 % hold the true mean.
 func TestIntervalsCover(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const rounds = 2000
@@ -265,6 +265,37 @@ func TestAlarms(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no warning of %q in:\n%s", want, text)
 		}
+	}
+}
+
+// TestACommonBeginningIsNoWarmCache: what a chat's template has cached is as long for every prompt.
+func TestACommonBeginningIsNoWarmCache(t *testing.T) {
+	for name, c := range map[string]struct {
+		requests [][2]int // tokens of the prompt, cached
+		warns    bool
+	}{
+		"template":        {[][2]int{{40, 0}, {40, 16}, {50, 16}, {60, 16}}, false},
+		"prompts anew":    {[][2]int{{40, 0}, {40, 39}, {50, 49}}, true},
+		"one prompt anew": {[][2]int{{40, 0}, {40, 39}, {40, 39}}, true},
+	} {
+		m := NewMeter(time.Now(), SLO{})
+		for _, r := range c.requests {
+			m.Add(&Record{Sample: &client.Sample{PromptTokens: r[0], CachedTokens: r[1], OutputTokens: 1}})
+		}
+		if w := m.Summary(load.Tally{}, nil).Warnings; (len(w) > 0) != c.warns {
+			t.Errorf("%s: warnings %q", name, w)
+		}
+	}
+}
+
+// TestIntervalsKeepToWhatCanBe: few prompts give wide intervals, but no share above 1 and no cycle without a token.
+func TestIntervalsKeepToWhatCanBe(t *testing.T) {
+	m := NewMeter(time.Now(), SLO{})
+	m.Add(&Record{PromptID: "a", Sample: drafted(4, 4, 2)})
+	m.Add(&Record{PromptID: "b", Sample: drafted(9, 0, 0)})
+	a := m.Summary(load.Tally{}, nil).Acceptance
+	if *a.Length.Low < 1 || *a.Rate.Low < 0 || *a.Survival[0].High > 1 || *a.Length.High <= a.Length.Value {
+		t.Errorf("length from %v to %v, rate from %v, survival to %v", *a.Length.Low, *a.Length.High, *a.Rate.Low, *a.Survival[0].High)
 	}
 }
 

@@ -56,7 +56,21 @@ type Meter struct {
 	guessed                        bool                      // the server did not say how many tokens a chunk has
 	timeline                       timeline
 	acceptance                     acceptance
+	prompts, hits                  extent // lengths of prompts, and of what was cached of them, where something was
 }
+
+// extent is the range of numbers.
+type extent struct{ least, most int }
+
+func (e *extent) add(n int) {
+	if e.most == 0 || n < e.least {
+		e.least = n
+	}
+	e.most = max(e.most, n)
+}
+
+// one reports whether all numbers were the same.
+func (e *extent) one() bool { return e.least == e.most }
 
 // NewMeter returns a Meter of a run that begins at a time.
 func NewMeter(begin time.Time, slo SLO) *Meter {
@@ -82,6 +96,9 @@ func (m *Meter) Add(r *Record) {
 	l := LatencyOf(r)
 	m.completed++
 	m.input, m.output, m.cached = m.input+int64(r.PromptTokens), m.output+int64(r.OutputTokens), m.cached+int64(r.CachedTokens)
+	if m.prompts.add(r.PromptTokens); r.CachedTokens > 0 {
+		m.hits.add(r.CachedTokens)
+	}
 	m.acceptance.add(r)
 	if len(r.Chunks) == 0 {
 		return // an answer without text has no latencies

@@ -101,12 +101,13 @@ func (m *Meter) Summary(tally load.Tally, counted *Acceptance) *Summary {
 		}
 		s.Acceptance = own
 	}
-	s.warn(m.examples)
+	s.warn(m.examples, m.hits.one() && !m.prompts.one())
 	return s
 }
 
-// warn says what a reader of the figures must know.
-func (s *Summary) warn(examples map[client.Failure]string) {
+// warn says what a reader of the figures must know. common is that as much was cached of each prompt, whatever its length: a chat template's
+// beginning, which every user's request finds in a cache.
+func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 	add := func(format string, a ...any) { s.Warnings = append(s.Warnings, fmt.Sprintf(format, a...)) }
 	for _, f := range slices.Sorted(maps.Keys(s.Failures)) {
 		add("%d requests failed: %s; the first: %s", s.Failures[f], f, examples[f])
@@ -114,7 +115,7 @@ func (s *Summary) warn(examples map[client.Failure]string) {
 	if a := s.Acceptance; a != nil && a.Cycles > 0 && a.Length.Value <= alarmLength {
 		add("accept length %.3f: drafts are hardly ever accepted. Is the drafter made for this target, and are its hidden layers the right ones?", a.Length.Value)
 	}
-	if s.Cached > 0 && s.Cached*20 > s.Input {
+	if s.Cached > 0 && s.Cached*20 > s.Input && !common {
 		add("the prefix cache gave %d of %d prompt tokens: the time to first token is that of a warm cache", s.Cached, s.Input)
 	}
 	if s.Tally.Dropped > 0 {

@@ -70,6 +70,9 @@ func (s *Summary) writeCounts(t *sheet) {
 	}
 	t.value("Benchmark duration (s):", elapsed.Seconds())
 	t.count("Total input tokens:", s.Input)
+	if s.Cached > 0 {
+		t.count("Total cached input tokens:", s.Cached)
+	}
 	t.count("Total generated tokens:", s.Output)
 	t.value("Request throughput (req/s):", rate(s.Completed, elapsed))
 	if s.HasSLO {
