@@ -381,7 +381,7 @@ func due(n, most int) bool { return n >= leastPrompts && n%max(1, most/8) == 0 }
 // told from the second.
 func (d *data) decided(arm string, most int) (stop stats.Stop, look stats.Look) {
 	_, all, _ := d.pairs(trial.Measure, arm)
-	if most < 2*leastPrompts || len(all) >= most {
+	if most < 2*leastPrompts || len(all) >= most || !d.file.Search.EarlyStop {
 		return stats.GoOn, look
 	}
 	m := stats.NewMonitor(most, Confidence, math.Log(worthwhile))

@@ -73,7 +73,7 @@ func NewPreview(c *file.Campaign, seed uint64, e Engine) (*Preview, error) {
 	if c.Workload.Concurrency > 1 {
 		each = 2 * c.Workload.Concurrency
 	}
-	p.Requests = each * p.Size.requests(plan.perBlock())
+	p.Requests = each * p.Size.requests(allRounds(c, seed, arms, plan.perBlock()))
 	p.Tokens = p.Requests * p.Size.MaxTokens
 	p.NeededTokS = float64(p.Tokens) / (planShare * p.TimeS)
 	p.DetectableEffect = math.Expm1(stats.Detectable(p.CV, p.Pairs))
@@ -90,9 +90,7 @@ const confirmBoots = 2
 // bootsEach is how often each way of starting the server is started.
 func bootsEach(c *file.Campaign, seed uint64, e Engine, arms []trial.Arm) (int, error) {
 	ways := len(group(e, arms, firstRound(c, seed, arms)))
-	if c.Search.Kind == file.Model && c.Search.Arms > 0 {
-		ways = min(ways, c.Search.Arms+1)
-	}
+	ways = allRounds(c, seed, arms, ways)
 	if ways == 1 {
 		if c.Boots > c.Budget.Boots {
 			return 0, fmt.Errorf("boots: %d starts are more than budget.boots has (%d)", c.Boots, c.Budget.Boots)

@@ -148,7 +148,10 @@ func (d *driver) save() error {
 func (d *driver) rounds(ctx context.Context) error {
 	for n := 0; !d.state.Ended; n++ {
 		if n == len(d.state.Rounds) {
-			names := d.propose(n)
+			names, err := d.propose(n)
+			if err != nil {
+				return err
+			}
 			if len(names) == 0 || d.over(trial.Measure) {
 				d.state.Ended = true
 				return d.save()
@@ -277,29 +280,40 @@ func (d *driver) used() time.Duration {
 func (d *driver) over(stage trial.Stage) bool {
 	limit := d.file.Budget.Time
 	if stage == trial.Measure && d.state.Size != nil {
-		measure := float64((len(d.arms) - 1) * d.most())
+		arms := len(firstRound(d.file, d.setup.Seed, d.arms))
+		measure := float64(allRounds(d.file, d.setup.Seed, d.arms, arms) * d.most())
 		limit = time.Duration(float64(limit) * measure / (measure + float64(d.state.Size.Confirm)))
 	}
 	return d.used() > limit
 }
 
-// propose returns the names of the arms that are measured next; none if nothing is left.
-func (d *driver) propose(round int) (names []string) {
+// propose returns the names of the arms that are measured next; none if nothing is left. A guided search writes down what it foretells
+// of them, and at its end of those that it leaves out.
+func (d *driver) propose(round int) (names []string, err error) {
+	if d.file.Search.Kind == file.Model {
+		return d.guided(time.Now())
+	}
 	if round > 0 {
-		return nil
+		return nil, nil
 	}
 	for _, i := range firstRound(d.file, d.setup.Seed, d.arms) {
 		names = append(names, d.arms[i].Name)
 	}
-	return names
+	return names, nil
 }
 
-// firstRound are the arms that are measured first: all, or as many as a random search has.
+// firstRound are the arms that are measured first: all, as many as a random search has, or what a model can be fitted to.
 func firstRound(c *file.Campaign, seed uint64, arms []trial.Arm) (which []int) {
 	for i := range arms[1:] {
 		which = append(which, i+1)
 	}
-	if c.Search.Kind == file.Random {
+	switch c.Search.Kind {
+	case file.Model:
+		first := guide(c, arms).Next(nil)
+		which = slices.DeleteFunc(which, func(i int) bool {
+			return !slices.ContainsFunc(first, func(a trial.Arm) bool { return a.Name == arms[i].Name })
+		})
+	case file.Random:
 		source(seed, "search").Shuffle(len(which), func(i, k int) { which[i], which[k] = which[k], which[i] })
 		which = which[:min(len(which), c.Search.Arms)]
 		slices.Sort(which)
@@ -333,7 +347,7 @@ func (d *driver) fit(p []Slot) error {
 		fixed += 2 * d.starting // for the confirm run
 	}
 	left := time.Duration(planShare*float64(d.file.Budget.Time)) - d.used()
-	size, fits := Fit(want, plan.perBlock(), left, fixed, d.request, d.token)
+	size, fits := Fit(want, allRounds(d.file, d.setup.Seed, d.arms, plan.perBlock()), left, fixed, d.request, d.token)
 	d.state.Size = &size
 	if !fits {
 		if err := d.note(doubt, fmt.Sprintf("even the smallest campaign takes longer than the %v that are left: it may end early", left.Round(time.Second))); err != nil {

@@ -328,7 +328,7 @@ func (d *driver) look(arm string) {
 		w = &watch{}
 		d.watches[arm] = w
 	}
-	if w.decided || most < 2*leastPrompts {
+	if w.decided || most < 2*leastPrompts || !d.file.Search.EarlyStop {
 		return
 	}
 	if w.monitor == nil {

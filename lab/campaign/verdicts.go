@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"draftlab/lab/costmodel"
+	"draftlab/lab/search"
 	"draftlab/lab/stats"
 	"draftlab/lab/trial"
 )
@@ -169,11 +170,20 @@ func (r *Result) foretell(arm *trial.Arm, batch float64, now time.Time) (out []t
 	return out
 }
 
-// score puts beside predictions what the confirm run measured.
+// score puts beside predictions what was measured after them: of an arm that a search foretold its first measurement, of others the confirm
+// run.
 func (r *Result) score(d *data) {
 	scored := slices.Clone(r.Predictions)
+	var seen []search.Measured
 	for i := range scored {
 		p := &scored[i]
+		if d.foretoldBeforehand(p) {
+			if seen == nil {
+				seen = d.seen()
+			}
+			search.Score(scored[i:i+1], seen)
+			continue
+		}
 		if r.Confirm == nil || p.Arm != r.Confirm.Arm {
 			continue
 		}

@@ -74,19 +74,27 @@ type Guided struct {
 	most int
 	// Predictions are those that were made, of each arm and quantity the last before it was measured. Made is the caller's to fill in.
 	Predictions []trial.Prediction
+	// Blind says why some arms could not be foretold, nil if all could: they were measured, as far as there was room, in their order.
+	Blind error
 }
+
+// Most is how many arms the search measures at most.
+func (g *Guided) Most() int { return g.most }
 
 // batch is how many contenders are measured before the model is fitted again: with more, time goes to arms that the first of them
 // would have ruled out.
 const batch = 2
 
-// NewGuided returns a search that measures at most so many arms; 0 is a fifth of them, and some more than it takes to begin with.
+// NewGuided returns a search that measures at most so many arms; 0 is what Most says.
 func NewGuided(arms []trial.Arm, most int) *Guided {
 	if most == 0 {
-		most = max(len(arms)/5, len(seeds(arms))+batch)
+		most = Most(arms)
 	}
 	return &Guided{arms: arms, most: most}
 }
+
+// Most is how many arms a guided search measures at most if nobody says: a fifth of them, and some more than it takes to begin with.
+func Most(arms []trial.Arm) int { return min(len(arms), max(len(arms)/5, len(seeds(arms))+batch)) }
 
 // Next measures first what a model can be fitted to, and then contenders: arms whose speed-up may, by the upper bound that was
 // foretold, reach the best lower bound of any, those first that may be fastest.
@@ -149,7 +157,8 @@ func (g *Guided) foretell(left []trial.Arm, done []Measured) {
 		}
 		f, err := NewForecast(known)
 		if err != nil {
-			continue // there is too little to fit, and the group's arms stay contenders
+			g.Blind = err // and the group's arms stay contenders
+			continue
 		}
 		for _, a := range group {
 			g.Predictions = append(g.Predictions, f.Predict(a)...)

@@ -76,6 +76,8 @@ type Budget struct {
 type Search struct {
 	Kind string // grid, random or model
 	Arms int    // how many at most; 0 is no bound
+	// EarlyStop ends an arm once it cannot be the best; without it every arm gets all its pairs, as a comparison of two settings wants.
+	EarlyStop bool
 }
 
 // The ways of searching.
@@ -102,7 +104,7 @@ func Parse(name string, source []byte) (*Campaign, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	c := &Campaign{Text: string(source), Objective: Objective{Kind: TokS}, Search: Search{Kind: Grid},
+	c := &Campaign{Text: string(source), Objective: Objective{Kind: TokS}, Search: Search{Kind: Grid, EarlyStop: true},
 		Budget:   Budget{defaultTime, defaultBoots},
 		Target:   Target{Ready: defaultReady},
 		Workload: Workload{Prompts: "heldout", Format: prompts.JSONL, Count: defaultCount, Confirm: defaultConfirm, MaxTokens: defaultTokens, Concurrency: 1}}
@@ -212,8 +214,9 @@ func (b *Budget) read(n node) {
 
 func (s *Search) read(n node) {
 	n.each(map[string]func(node){
-		"kind": func(n node) { s.Kind = n.oneOf(Grid, Random, Model) },
-		"arms": func(n node) { s.Arms = n.whole(1, 10_000) },
+		"kind":       func(n node) { s.Kind = n.oneOf(Grid, Random, Model) },
+		"arms":       func(n node) { s.Arms = n.whole(1, 10_000) },
+		"early_stop": func(n node) { s.EarlyStop = n.flag() },
 	})
 	if s.Kind == Random && s.Arms == 0 {
 		n.fail("a random search needs arms: how many to measure")

@@ -61,7 +61,7 @@ func TestEveryKey(t *testing.T) {
 		Workload:  Workload{Prompts: "heldout", Format: prompts.JSONL, Categories: []string{"chat", "code"}, Count: 12, Confirm: 6, MaxTokens: 256, Concurrency: 4},
 		Baseline:  Settings{Env: map[string]*string{"NCCL_ALGO": &ring}},
 		Objective: Objective{Kind: Goodput, TTFTMs: 500, TPOTMs: 12.5}, Budget: Budget{10 * time.Hour, 24}, Boots: 2,
-		Arms: []Settings{{Name: "deep", Steps: &five, TopK: &four, DraftTokens: &eight}}, Search: Search{Random, 6}, Seed: &seed}
+		Arms: []Settings{{Name: "deep", Steps: &five, TopK: &four, DraftTokens: &eight}}, Search: Search{Random, 6, true}, Seed: &seed}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
@@ -116,6 +116,7 @@ func TestErrorsNameTheLineAndTheRemedy(t *testing.T) {
 		least + "objective: {kind: goodput}":                                      "goodput has limits",
 		least + "objective: {ttft_ms: 3}":                                         "goodput has limits",
 		least + "objective: {kind: goodput, ttft_ms: 0}":                          "want a number above 0, not \"0\"",
+		least + "search: {early_stop: 1}":                                         "want true or false, not",
 		least + "search: {kind: random}":                                          "a random search needs arms",
 		least + "workload: {categories: [poems]}\narms: [{steps: 1}]":             "there is no \"poems\"",
 		least + "model: n\narms: [{steps: 1}]":                                    "model",

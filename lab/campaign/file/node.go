@@ -239,6 +239,16 @@ func (n node) scalar() string {
 	return ""
 }
 
+// flag reads true or false.
+func (n node) flag() bool {
+	b, ok := n.Node.(*ast.BoolNode)
+	if !ok {
+		n.fail("want true or false, not %s", n.kind())
+		return false
+	}
+	return b.Value
+}
+
 // whole reads a whole number from least to most.
 func (n node) whole(least, most int) int {
 	v, err := strconv.ParseInt(n.GetToken().Value, 10, 64)

@@ -1,0 +1,108 @@
+package campaign
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"draftlab/lab/client"
+	"draftlab/lab/search"
+)
+
+// chainsOf has a fake server draft in chains whose drafts are accepted at 70 %, and whose cycles cost 13 % of a plain step more for each
+// draft: three or four drafts are best, and are 1.82 times as fast as none.
+func chainsOf(noise float64) *fakeEngine {
+	e := newFake(3, noise, nil)
+	e.spoil = func(_ int, arm string, s *client.Sample) {
+		var steps int
+		if n, _ := fmt.Sscanf(arm, "eagle3%d", &steps); n == 0 || steps == 0 {
+			return
+		}
+		cycles, alive := 40.0, 1.0
+		s.Spec = &client.Speculation{Cycles: int64(cycles), Histogram: make([]int64, steps+1)}
+		for k := range steps + 1 {
+			next := alive * 0.7
+			if k == steps {
+				next = 0
+			}
+			s.Spec.Histogram[k] = int64(math.Round(cycles * (alive - next)))
+			s.Spec.Accepted += int64(k) * s.Spec.Histogram[k]
+			alive = next
+		}
+		length := 1 + float64(s.Spec.Accepted)/cycles
+		s.DecodeSteps = int(math.Round(float64(s.OutputTokens-1) / length))
+		s.LastNS = s.FirstNS + int64(float64(s.LastNS-s.FirstNS)/length*(1+0.13*float64(steps)))
+		s.EndNS, s.Chunks[1].AtNS = s.LastNS, s.LastNS
+	}
+	return e
+}
+
+const manyChains = "drafter: d\nworkload: {count: 12, confirm: 12, max_tokens: 100}\nfactors: {steps: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}\nsearch: {kind: model}\n"
+
+// TestModelSearch: of twelve chains five at most are measured, the winner is as good as the best, and what was foretold stands beside
+// what was measured then; of the others it stands alone.
+func TestModelSearch(t *testing.T) {
+	r, d := finish(t, chainsOf(0.02), manyChains, nil)
+	var measured []string
+	for _, a := range r.Arms[1:] {
+		if a.Decided != Unmeasured {
+			measured = append(measured, a.Name)
+		}
+	}
+	if len(measured) < 4 || len(measured) > 5 || !slices.Contains(measured, "chain-12") || !slices.Contains(measured, "chain-1") {
+		t.Errorf("%v were measured", measured)
+	}
+	if r.Best == nil || r.Best.Steps < 3 || r.Best.Steps > 5 || math.Abs(r.Speedup.SameEnv.Estimate-1.82) > 0.1 {
+		t.Errorf("best %+v at %+v", r.Best, r.Speedup)
+	}
+	first := strings.Join(d.state.Rounds[0], " ")
+	scored, alone := 0, 0
+	for _, p := range r.Predictions {
+		known := slices.Contains(measured, p.Arm)
+		switch {
+		case known && p.Measured == nil || !known && p.Measured != nil || strings.Contains(first+" ", p.Arm+" ") && p.Quantity == search.Cycle:
+			t.Errorf("%+v", p)
+		case known:
+			scored++
+			if low := p.Measured.Estimate / p.Estimate; low < 0.85 || low > 1.15 {
+				t.Errorf("%s of %s was foretold as %.2f, and measured as %.2f", p.Quantity, p.Arm, p.Estimate, p.Measured.Estimate)
+			}
+		default:
+			alone++
+		}
+	}
+	if scored == 0 || alone == 0 {
+		t.Errorf("%d predictions were measured, %d not", scored, alone)
+	}
+}
+
+// TestModelSearchBlind: where a server does not count drafts the search says so, and measures in the arms' order.
+func TestModelSearchBlind(t *testing.T) {
+	e := chainsOf(0.02)
+	count := e.spoil
+	e.spoil = func(n int, arm string, s *client.Sample) {
+		count(n, arm, s)
+		s.Spec = nil
+	}
+	r, _ := finish(t, e, manyChains, nil)
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "could foretell nothing") }) {
+		t.Errorf("warnings %q", r.Warnings)
+	}
+	if len(r.Predictions) > 2 { // those of the confirm run
+		t.Errorf("%d predictions", len(r.Predictions))
+	}
+}
+
+// TestEveryPair: without early_stop an arm that is far slower than plain decoding gets all its pairs.
+func TestEveryPair(t *testing.T) {
+	for _, stop := range []bool{true, false} {
+		text := fmt.Sprintf("drafter: d\nworkload: {count: 24, confirm: 6, max_tokens: 64}\narms: [{steps: 1}]\nsearch: {kind: grid, early_stop: %t}\n", stop)
+		r, _ := finish(t, newFake(1, 0.02, map[string]float64{"eagle31": 50}), text, nil)
+		a := r.Arms[1]
+		if early := a.Decided == Early; early != stop || (a.Speedup.SameEnv.Pairs == 24) == stop {
+			t.Errorf("early_stop %t: %s after %d pairs", stop, a.Decided, a.Speedup.SameEnv.Pairs)
+		}
+	}
+}
