@@ -99,14 +99,23 @@ func Files() (target, drafter string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	models := hub.Catalogue()
-	m := models[slices.IndexFunc(models, func(m hub.Model) bool { return m.Name == hub.Default })]
-	target = filepath.Join(cache, "models", m.File)
+	target = filepath.Join(cache, "models", defaultModel().File)
 	if _, err := os.Stat(target); err != nil {
 		return "", "", fmt.Errorf("the default target is missing (%v); fetch it: go run ./cmd/draftlab pull", err)
 	}
-	drafter, err = drafters.Unpack(m.Drafter, filepath.Join(cache, "drafters"))
+	drafter, err = Drafter(filepath.Join(cache, "drafters"))
 	return target, drafter, err
+}
+
+// Drafter unpacks the default target's drafter into a folder, and returns its directory there.
+func Drafter(into string) (dir string, err error) {
+	return drafters.Unpack(defaultModel().Drafter, into)
+}
+
+// defaultModel is the default target as the catalogue has it.
+func defaultModel() hub.Model {
+	models := hub.Catalogue()
+	return models[slices.IndexFunc(models, func(m hub.Model) bool { return m.Name == hub.Default })]
 }
 
 // spareProcs is what GOMAXPROCS allows beside an engine's workers, which never yield while a pass runs.
