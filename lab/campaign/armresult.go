@@ -102,7 +102,7 @@ func (a *ArmResult) decide(d *data, trials []*trial.Trial) {
 		if low, high := bounds(look.Interval); a.Speedup.SameEnv != nil && low != nil { // with so few pairs it may have none
 			a.Speedup.SameEnv.Low, a.Speedup.SameEnv.High = low, high
 		}
-	case turns < most:
+	case turns < most && !(a.Plain() && d.state.Done): // it has as many turns as stand beside it
 		a.Decided = Partly
 	default:
 		a.Decided = Full

@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -255,8 +256,8 @@ func (d *data) gatherReadings(stage trial.Stage, arm string) readings {
 // byBlock are the means over boots.
 func (r readings) byBlock() map[int]float64 {
 	sum, n := map[int]float64{}, map[int]float64{}
-	for _, blocks := range r {
-		for block, x := range blocks {
+	for _, boot := range slices.Sorted(maps.Keys(r)) { // sums of one order, so that the same store gives the same digits
+		for block, x := range r[boot] {
 			sum[block] += x
 			n[block]++
 		}
@@ -270,22 +271,14 @@ func (r readings) byBlock() map[int]float64 {
 // residuals are each boot's mean difference from the blocks' means: what starting it again changes.
 func (r readings) residuals() (out []float64) {
 	mean := r.byBlock()
-	for _, boot := range sortedKeys(r) {
+	for _, boot := range slices.Sorted(maps.Keys(r)) {
 		sum := 0.0
-		for block, x := range r[boot] {
-			sum += x - mean[block]
+		for _, block := range slices.Sorted(maps.Keys(r[boot])) {
+			sum += r[boot][block] - mean[block]
 		}
 		out = append(out, sum/float64(len(r[boot])))
 	}
 	return out
-}
-
-func sortedKeys(r readings) (keys []int) {
-	for k := range r {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // acrossBoots compares two arms that were measured on servers of their own, block by block; nil if they share no block. The variance between

@@ -61,7 +61,12 @@ func Run(ctx context.Context, c Config) error {
 		return nil
 	}
 	r := &driver{Config: c, data: d, blocks: map[trial.Stage][]prompts.Set{}, watches: map[string]*watch{}, left: map[string]bool{}, spent: d.elapsed()}
-	defer r.stop()
+	defer func() {
+		if r.boot != nil {
+			r.boot.Cause = interrupted // nothing else leaves one running
+		}
+		r.stop()
+	}()
 	if err := r.begin(); err != nil {
 		return err
 	}
@@ -111,6 +116,9 @@ func (d *driver) begin() error {
 	return d.bury()
 }
 
+// interrupted is the cause of the end of a server that went with the campaign. It does not count in the budget of boots.
+const interrupted = "interrupted"
+
 // bury marks boots whose end nobody saw, because the campaign was killed while they ran.
 func (d *driver) bury() error {
 	for i := range d.boots {
@@ -119,7 +127,7 @@ func (d *driver) bury() error {
 			continue
 		}
 		b.Ended = b.Started.Add(d.ran(*b))
-		b.Detail = "the campaign ended while it ran"
+		b.Cause, b.Detail = interrupted, "the campaign was killed while it ran"
 		if err := d.Store.PutBoot(b); err != nil {
 			return err
 		}

@@ -165,7 +165,13 @@ var errBoots = errors.New("the budget of boots is used up")
 
 // start starts a server and writes down what it says of itself.
 func (d *driver) start(ctx context.Context, s *Slot) error {
-	if len(d.boots) >= d.file.Budget.Boots {
+	used := 0
+	for _, b := range d.boots {
+		if b.Cause != interrupted {
+			used++
+		}
+	}
+	if used >= d.file.Budget.Boots {
 		return fmt.Errorf("%w (%d)", errBoots, d.file.Budget.Boots)
 	}
 	command, err := d.Engine.Command(s.Group.Boot)

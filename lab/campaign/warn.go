@@ -32,8 +32,12 @@ func (r *Result) warn(d *data) {
 	if len(d.state.WarmUp) > 0 && !d.state.Steady {
 		say("decoding was not steady after %d warm-up requests: something else uses this machine", len(d.state.WarmUp))
 	}
+	_, free := d.betweenBoots(trial.Measure)
 	for i := range r.Arms {
 		r.Arms[i].warn(say)
+		if s := r.Arms[i].Speedup.best(); s != nil && s.Method == "boots" && free == 0 {
+			say("%s was compared across single starts of the server: what differs from one start to the next is not in its interval; set boots to 2 or more", r.Arms[i].Name)
+		}
 	}
 	if r.Confirm != nil {
 		arm := d.arm(r.Confirm.Arm)
@@ -59,12 +63,6 @@ func (a *ArmResult) warn(say func(string, ...any)) {
 		say("%s: its output is not plain decoding's on %d prompts, about as many as those on which plain decoding differs from itself (%d)", a.Name, len(a.Different), len(a.Noise))
 	case a.Drafter == "eagle3" && a.Accept <= deafBelow && a.Cycle != nil:
 		say("%s: hardly a draft is accepted (accept length %.2f): is this drafter made for this model?", a.Name, a.Accept)
-	}
-	if len(a.Noise) > 0 && !a.Plain() && a.Wrong {
-		return
-	}
-	if s := a.Speedup.best(); s != nil && s.Method == "boots" && s.Boots == 1 {
-		say("%s was compared across single starts of the server: what differs from one start to the next is not in its interval; set boots to 2 or more", a.Name)
 	}
 }
 

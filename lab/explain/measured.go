@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -255,9 +256,9 @@ func (a *campaignArm) arm(plainMs float64, histogram []int64) arm {
 		out.CycleMs.stderr = cycle * math.Log(*hi / *lo) / (2 * z)
 	}
 	total := 0.0
-	for name, ms := range a.Phases {
+	for _, name := range slices.Sorted(maps.Keys(a.Phases)) { // sums of one order, so that the same file gives the same digits
 		if name != "prefill" && name != "prefill.draft" {
-			total += ms
+			total += a.Phases[name]
 		}
 	}
 	if total > 0 {
