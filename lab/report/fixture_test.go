@@ -120,7 +120,7 @@ func predict(arm, quantity string, estimate, low, high, measured float64) trial.
 func boots(env map[string]string) []trial.Boot {
 	command := "python3 -m sglang.launch_server --model-path target --tp 8 --speculative-algorithm EAGLE3"
 	return []trial.Boot{
-		{ID: 1, Name: "default", Command: command, Started: began, ReadyS: 391, Ended: began.Add(34 * time.Minute), Log: "default.log",
+		{ID: 1, Name: "default", Command: command, Started: began, ReadyS: 391, Ended: began.Add(34 * time.Minute), Log: "default.log", Info: map[string]any{"tp_size": 8.0, "disable_cuda_graph": false, "speculative_num_steps": nil},
 			Differences: []trial.Difference{{Key: "cuda_graph_max_bs", Want: "8", Got: "4", Note: "rewritten with speculative decoding"}}},
 		{ID: 2, Name: "nccl-ll128", Command: "NCCL_PROTO=LL128 " + command, Started: began.Add(34 * time.Minute), Ended: began.Add(37 * time.Minute), Log: "nccl-ll128.log",
 			Cause: "out of memory", Detail: "the server ended with status 1 after 171 s", Lines: []string{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.31 GiB", "Received sigquit from a child process. It usually means the child failed."}},

@@ -88,14 +88,14 @@ func (p *page) cycles() *figure {
 	for _, a := range arms {
 		row := []string{a.Name}
 		for _, name := range names {
-			row = append(row, short(a.Phases[name]))
+			row = append(row, figure3(a.Phases[name]))
 		}
-		row = append(row, short(a.cycleMs()), "")
+		row = append(row, figure3(a.cycleMs()), "")
 		if ms, ok := p.breakEven(a); ok {
-			row[len(row)-1] = short(ms)
+			row[len(row)-1] = figure3(ms)
 		}
 		for _, name := range request {
-			row = append(row, short(a.Phases[name]))
+			row = append(row, figure3(a.Phases[name]))
 		}
 		f.Table.Rows = append(f.Table.Rows, row)
 	}
@@ -111,7 +111,7 @@ func cyclesWords(arms []*armResult, names []string) string {
 		}
 	}
 	most := slices.MaxFunc(names, func(a, b string) int { return compare(longest.Phases[a], longest.Phases[b]) })
-	return fmt.Sprintf("Stacked bars of %d arms. The longest cycle is that of %s, %s ms, of which %s takes %s ms.", len(arms), longest.Name, short(longest.cycleMs()), most, short(longest.Phases[most]))
+	return fmt.Sprintf("Stacked bars of %d arms. The longest cycle is that of %s, %s ms, of which %s takes %s ms.", len(arms), longest.Name, figure3(longest.cycleMs()), most, figure3(longest.Phases[most]))
 }
 
 func (p *page) drawCycles(d *drawing, arms []*armResult, names []string) {
@@ -124,7 +124,7 @@ func (p *page) drawCycles(d *drawing, arms []*armResult, names []string) {
 	pays := false
 	for _, a := range arms {
 		all = append(all, a.cycleMs())
-		labels, values = append(labels, a.Name), append(values, short(a.cycleMs())+" ms")
+		labels, values = append(labels, a.Name), append(values, figure3(a.cycleMs())+" ms")
 		if ms, ok := p.breakEven(a); ok {
 			all, pays = append(all, min(ms, 3*a.cycleMs())), true
 		}

@@ -149,7 +149,7 @@ func (p *page) speedSection() section {
 		s.Text = append(s.Text, fmt.Sprintf("%d requests ran at once; tokens a second are those of one request.", r.Objective.Concurrency))
 	}
 	if r.Plan.Detectable > 0 {
-		s.Text = append(s.Text, fmt.Sprintf("With %d pairs of each arm, scattered as these were (by %s), 80 of 100 campaigns find an effect of %s.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.Detectable)))
+		s.Text = append(s.Text, fmt.Sprintf("With %d pairs of each arm, scattered as these were (by %s), an effect of %s or more is found by 80 of 100 such campaigns.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.Detectable)))
 	}
 	return s
 }

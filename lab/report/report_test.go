@@ -109,10 +109,10 @@ func TestRich(t *testing.T) {
 	html := write(t, d)
 	checkPage(t, html)
 	for _, want := range []string{
-		"steps-2, NCCL writes 1.12× as many tokens a second as the best plain decoding (plain, NCCL) (95\u00a0% interval 1.09 – 1.15, 48 pairs on 3 starts)",
-		"4 requests ran at once", "80 of 100 campaigns find an effect of 3.5\u00a0%", "Within start 1 the speed of plain decoding changed by -1.8\u00a0%", "over plain, NCCL",
+		"steps-2, NCCL writes 1.12× as many tokens a second as the best plain decoding (plain, NCCL) (95\u00a0% interval 1.09 – 1.15; confirm run, 48 pairs on 3 starts)",
+		"4 requests ran at once", "an effect of 3.5\u00a0% or more is found", "Within start 1 the speed of plain decoding changed by -1.8\u00a0%", "over plain, NCCL",
 		"CUDA out of memory", "cuda_graph_max_bs", "rewritten with speculative decoding", "NCCL INFO NCCL_ALGO set by environment to Ring.",
-		"missing", "✗ refuted", "✓ supported", "! failed", "3 of 4 intervals hold", "not measured", "LL128", "python3 -m sglang.launch_server", "NCCL_PROTO: [LL, LL128]", "300 trials of 6 arms, 4 of which failed, on 3 starts of the server",
+		"missing", "disable_cuda_graph", "✗ refuted", "✓ supported", "! failed", "3 of 4 intervals hold", "not measured", "LL128", "python3 -m sglang.launch_server", "NCCL_PROTO: [LL, LL128]", "300 trials of 6 arms, 4 of which failed, on 3 starts of the server",
 		d.Explanation.Findings[0].Code, d.Explanation.Findings[1].Text, "steps-5 was left after 24 of 48 pairs",
 	} {
 		if !strings.Contains(html, strings.ReplaceAll(want, "'", "&#39;")) {
@@ -238,7 +238,7 @@ func TestHeadline(t *testing.T) {
 			"best": {"name": "b"}, "speedup": {"same_env": {"estimate": 1.08, "low": null, "high": null, "pairs": 4}}, "confirm": ` + confirm + `}`
 	}
 	for _, c := range []struct{ result, want string }{
-		{pair("faster", "null"), "Speculation pays here: b writes 1.08× as many tokens a second as plain decoding (4 pairs, too few for an interval)."},
+		{pair("faster", "null"), "Speculation pays here: b writes 1.08× as many tokens a second as plain decoding (confirm run, 4 pairs, too few for an interval)."},
 		{pair("undecided", "null"), "Undecided: no arm is faster than plain decoding beyond doubt; the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
 		{pair("none-faster", "null"), "Speculation does not pay here: no arm is faster than plain decoding; the nearest is b at 1.10× (90\u00a0% interval 1.05 – 1.20)."},
 		{pair("not-confirmed", `{"arm": "b", "speedup": {"same_env": {"estimate": 0.99, "low": 0.9, "high": 1.1, "confidence": 0.95, "pairs": 9}}}`), "Not confirmed: b seemed faster than plain decoding, but measured again it was 0.99× (95\u00a0% interval 0.90 – 1.10)."},

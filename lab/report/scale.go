@@ -113,6 +113,14 @@ func (d *drawing) yAxis(s scale, left, right float64, n int, format func(float64
 	}
 }
 
+// figure3 writes a measured number with three significant digits.
+func figure3(v float64) string {
+	if a := math.Abs(v); a >= 1e6 || a < 1e-3 || math.IsNaN(v) {
+		return short(v)
+	}
+	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(math.Abs(v))))), 64)
+}
+
 // short writes a number with at most three significant digits, and no more than it needs.
 func short(v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {

@@ -52,6 +52,14 @@ func TestShort(t *testing.T) {
 	}
 }
 
+func TestFigure3(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 2.9: "2.90", 359.4: "359", 1234.5: "1234", 0.04567: "0.0457", -3: "-3.00", 1e-9: "1e-09", math.Inf(-1): "0"} {
+		if got := figure3(v); got != want {
+			t.Errorf("figure3(%g) is %s, want %s", v, got, want)
+		}
+	}
+}
+
 func TestFit(t *testing.T) {
 	if got := fit("steps-3", textSize, 200); got != "steps-3" {
 		t.Errorf("a short name became %q", got)

@@ -19,7 +19,7 @@ func (p *page) headline() string {
 	}
 	switch {
 	case r.Verdict == "faster" && r.Best != nil && r.Speedup.decisive() != nil:
-		return fmt.Sprintf("Speculation pays here: %s %s%s.", r.Best.Name, p.outdoes(r.Speedup.decisive()), r.Speedup.decisive().evidence())
+		return fmt.Sprintf("Speculation pays here: %s %s%s.", r.Best.Name, p.outdoes(r.Speedup.decisive()), r.Speedup.decisive().evidence("confirm run, "))
 	case r.Verdict == "not-confirmed" && again != nil:
 		return fmt.Sprintf("Not confirmed: %s seemed faster than %s, but measured again it was %s.", r.Confirm.Arm, p.rival(), again.words())
 	case r.Verdict == "not-confirmed":
@@ -72,12 +72,12 @@ func (p *page) nearest() string {
 	return fmt.Sprintf("; the nearest is %s at %s", best.Name, best.Speedup.decisive().words())
 }
 
-// evidence is an interval in brackets, for after an estimate.
-func (r *ratio) evidence() string {
+// evidence is an interval in brackets, for after an estimate; of says what the pairs are of.
+func (r *ratio) evidence(of string) string {
 	if r.Low == nil || r.High == nil {
-		return fmt.Sprintf(" (%s, too few for an interval)", count(r.Pairs, "pair"))
+		return fmt.Sprintf(" (%s%s, too few for an interval)", of, count(r.Pairs, "pair"))
 	}
-	text := fmt.Sprintf(" (%s interval %s, %s", level(r.Confidence), between(r.Low, r.High, 2), count(r.Pairs, "pair"))
+	text := fmt.Sprintf(" (%s interval %s; %s%s", level(r.Confidence), between(r.Low, r.High, 2), of, count(r.Pairs, "pair"))
 	if r.Boots > 1 {
 		text += fmt.Sprintf(" on %d starts", r.Boots)
 	}
@@ -107,17 +107,17 @@ func (p *page) facts() (out []fact) {
 		base = r.arm(r.Baseline)
 	}
 	if base != nil && base.TokS != nil {
-		add(base.Name, short(base.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", short(base.TokS.P25), short(base.TokS.P75)))
+		add(base.Name, figure3(base.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", figure3(base.TokS.P25), figure3(base.TokS.P75)))
 	}
 	if shown != nil && shown.TokS != nil {
-		add(shown.Name, short(shown.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", short(shown.TokS.P25), short(shown.TokS.P75)))
+		add(shown.Name, figure3(shown.TokS.Median)+" tok/s", fmt.Sprintf("quartiles %s – %s", figure3(shown.TokS.P25), figure3(shown.TokS.P75)))
 		if shown.Accept > 1 {
 			add("accept length", fmt.Sprintf("%.2f", shown.Accept), "tokens a cycle")
 		}
 	}
 	out = append(out, p.outputsFact())
 	if b := r.Bandwidth; b != nil {
-		add("memory beside the pairs", short(b.Median)+" GB/s", fmt.Sprintf("quartiles %s – %s", short(b.P25), short(b.P75)))
+		add("memory beside the pairs", figure3(b.Median)+" GB/s", fmt.Sprintf("quartiles %s – %s", figure3(b.P25), figure3(b.P75)))
 	}
 	if r.ElapsedS > 0 {
 		add("ran for", seconds(r.ElapsedS), fmt.Sprintf("%d arms", len(r.Arms)))
@@ -179,15 +179,15 @@ func (p *page) chains() *table {
 	}
 	t := &table{Caption: "What the fitted model says of chains of each depth, measured or not (90 % intervals)", Columns: []column{{"chain", false}, {"cycle, ms", true}, {"accept length", true}, {"break-even", true}, {"tok/s", true}, {"interval", true}, {"speed-up", true}}}
 	for _, q := range p.Explanation.Predictions {
-		row := []string{q.Shape.String(), short(q.CycleMs), "", fmt.Sprintf("%.2f", q.BreakEven), "", "", ""}
+		row := []string{q.Shape.String(), figure3(q.CycleMs), "", fmt.Sprintf("%.2f", q.BreakEven), "", "", ""}
 		if q.AcceptLength != nil {
 			row[2] = fmt.Sprintf("%.2f", *q.AcceptLength)
 		}
 		if q.TokS != nil {
-			row[4] = short(*q.TokS)
+			row[4] = figure3(*q.TokS)
 		}
 		if q.TokSInterval != nil {
-			row[5] = short(q.TokSInterval[0]) + " – " + short(q.TokSInterval[1])
+			row[5] = figure3(q.TokSInterval[0]) + " – " + figure3(q.TokSInterval[1])
 		}
 		if q.Speedup != nil {
 			row[6] = times(*q.Speedup)
@@ -204,12 +204,12 @@ func (p *page) predictions() section {
 		s.Text = []string{"Nothing was predicted before it was measured."}
 		return s
 	}
-	t := &table{Caption: "Predictions made before measuring", Columns: []column{{"arm", false}, {"quantity", false}, {"predicted", true}, {"interval", true}, {"measured", true}, {"its interval", true}, {"off by", true}, {"inside", false}}}
+	t := &table{Caption: "Predictions, from models of other arms, and what was measured afterwards", Columns: []column{{"arm", false}, {"quantity", false}, {"predicted", true}, {"interval", true}, {"measured", true}, {"its interval", true}, {"off by", true}, {"inside", false}}}
 	scored, inside := 0, 0
 	for _, q := range p.Predictions {
-		row := []string{q.Arm, strings.ReplaceAll(q.Quantity, "_", " "), short(q.Estimate), between(q.Low, q.High, 2), "not measured", "", "", ""}
+		row := []string{q.Arm, strings.ReplaceAll(q.Quantity, "_", " "), figure3(q.Estimate), between(q.Low, q.High, 2), "not measured", "", "", ""}
 		if m := q.Measured; m != nil {
-			row[4], row[5], row[6] = short(m.Estimate), between(m.Low, m.High, 2), signedPercent(q.Estimate/m.Estimate-1)
+			row[4], row[5], row[6] = figure3(m.Estimate), between(m.Low, m.High, 2), signedPercent(q.Estimate/m.Estimate-1)
 			if q.Low != nil && q.High != nil {
 				scored++
 				row[7] = "no"
@@ -303,6 +303,14 @@ func (p *page) environment() section {
 		s.Tables = append(s.Tables, t)
 	} else {
 		s.Text = append(s.Text, "The result names no environment.")
+	}
+	for i := range p.Boots {
+		if b := &p.Boots[i]; len(b.Info) > 0 {
+			t := &table{Caption: fmt.Sprintf("What the server of start %d says of itself", b.ID), Columns: []column{{"setting", false}, {"value", false}}, Closed: true}
+			flatten("", b.Info, &t.Rows)
+			s.Tables = append(s.Tables, t)
+			break // the others differ in what was asked for, which is above, and all of them are in the result
+		}
 	}
 	return s
 }

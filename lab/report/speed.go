@@ -177,7 +177,7 @@ func (c *contender) both() []*ratio {
 func drawSpeedups(d *drawing, cs []contender, best string) {
 	h := kinds(cs)
 	var samples []sample
-	for i, text := range []string{"measured, with its interval", best, "predicted beforehand"} {
+	for i, text := range []string{"measured, with its interval", best, "predicted from other arms"} {
 		if i == 0 || i == 1 && h.overall || i == 2 && h.predicted {
 			samples = append(samples, sample{text, func(d *drawing, x, y float64) { d.interval(marks[i].class, marks[i].shape, x, x+14, x+7, y) }})
 		}
@@ -273,7 +273,7 @@ func (p *page) throughput() *figure {
 			continue
 		}
 		arms = append(arms, a)
-		f.Table.Rows = append(f.Table.Rows, []string{a.Name, short(a.TokS.Median), short(a.TokS.P25) + " – " + short(a.TokS.P75), fmt.Sprint(a.TokS.N), a.TTFT.short(), a.Cycle.short(), a.outputs(p.result)})
+		f.Table.Rows = append(f.Table.Rows, []string{a.Name, figure3(a.TokS.Median), figure3(a.TokS.P25) + " – " + figure3(a.TokS.P75), fmt.Sprint(a.TokS.N), a.TTFT.short(), a.Cycle.short(), a.outputs(p.result)})
 	}
 	if len(arms) == 0 {
 		return nil
@@ -290,7 +290,7 @@ func fastest(arms []*armResult) string {
 			best = a
 		}
 	}
-	return fmt.Sprintf("the highest median is that of %s, %s tok/s", best.Name, short(best.TokS.Median))
+	return fmt.Sprintf("the highest median is that of %s, %s tok/s", best.Name, figure3(best.TokS.Median))
 }
 
 // outputs says whether an arm wrote what plain decoding did.
@@ -312,7 +312,7 @@ func (p *page) drawThroughput(d *drawing, arms []*armResult) {
 	any := false
 	for i, a := range arms {
 		all = append(all, a.TokS.P75, a.TokS.Median)
-		names, values = append(names, a.Name), append(values, short(a.TokS.Median)+" tok/s")
+		names, values = append(names, a.Name), append(values, figure3(a.TokS.Median)+" tok/s")
 		if base := p.result.base(a); base != nil && base.TokS != nil {
 			if q := p.predicted(a.Name, "speedup"); q != nil {
 				r := scaled(q, base.TokS.Median)

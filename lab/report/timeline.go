@@ -123,7 +123,7 @@ func (p *page) timeline() *figure {
 // middleOf is the median of what is known of trials, "" if nothing is.
 func middleOf(marks []Mark, of func(Mark) float64) string {
 	if xs := known(marks, of); len(xs) > 0 {
-		return short(stats.Median(xs))
+		return figure3(stats.Median(xs))
 	}
 	return ""
 }

@@ -33,7 +33,7 @@ func (p *page) verification() *figure {
 	f.Table = &table{Caption: "Verify time a cycle, milliseconds", Columns: []column{{"configuration", false}, {"rows", true}, {"measured", true}, {"line", true}, {"off the line", true}}}
 	for _, v := range points {
 		line := *c.VerifyFixedMs + *c.VerifyPerRowMs*v.rows
-		f.Table.Rows = append(f.Table.Rows, []string{v.shape, short(v.rows), short(v.ms), short(line), signedPercent(v.ms/line - 1)})
+		f.Table.Rows = append(f.Table.Rows, []string{v.shape, short(v.rows), figure3(v.ms), figure3(line), signedPercent(v.ms/line - 1)})
 	}
 	f.draw(func(d *drawing) { drawVerify(d, points, c) })
 	return f
@@ -41,10 +41,10 @@ func (p *page) verification() *figure {
 
 // fitWords says what the fit is.
 func fitWords(c *explain.CostModel) string {
-	text := fmt.Sprintf("verify takes %s ms", short(*c.VerifyFixedMs))
-	text += ofInterval(c.VerifyFixedInterval) + fmt.Sprintf(" and %s ms", short(*c.VerifyPerRowMs)) + ofInterval(c.VerifyPerRowIntv) + " for each row"
+	text := fmt.Sprintf("verify takes %s ms", figure3(*c.VerifyFixedMs))
+	text += ofInterval(c.VerifyFixedInterval) + fmt.Sprintf(" and %s ms", figure3(*c.VerifyPerRowMs)) + ofInterval(c.VerifyPerRowIntv) + " for each row"
 	if c.InterceptOverPlain != nil {
-		text += fmt.Sprintf("; its fixed part is %s", short(*c.InterceptOverPlain)) + ofInterval(c.InterceptInterval) + " plain steps"
+		text += fmt.Sprintf("; its fixed part is %s", figure3(*c.InterceptOverPlain)) + ofInterval(c.InterceptInterval) + " plain steps"
 	}
 	return text
 }
@@ -53,7 +53,7 @@ func ofInterval(i *explain.Interval) string {
 	if i == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (90 %%: %s – %s)", short(i[0]), short(i[1]))
+	return fmt.Sprintf(" (90 %%: %s – %s)", figure3(i[0]), figure3(i[1]))
 }
 
 func drawVerify(d *drawing, points []verifyPoint, c *explain.CostModel) {

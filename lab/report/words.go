@@ -55,7 +55,7 @@ func (s *spread) short() string {
 	if s == nil {
 		return ""
 	}
-	return short(s.Median)
+	return figure3(s.Median)
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", math.Round(100*v)+0) } // + 0: no -0
