@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -85,9 +86,9 @@ func (d *data) seenPair(t, base *turn) (p search.Pair, ok bool) {
 // shares are the parts of a cycle that its phases have; nil if nothing is known of them.
 func shares(phases map[string]float64) map[string]float64 {
 	total := 0.0
-	for name, ms := range phases {
+	for _, name := range slices.Sorted(maps.Keys(phases)) { // in one order, for the same digits
 		if !strings.HasPrefix(name, "prefill") {
-			total += ms
+			total += phases[name]
 		}
 	}
 	if total == 0 {

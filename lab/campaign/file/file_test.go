@@ -181,3 +181,32 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestTheManualHasEveryKey: docs/campaign.md names each key that a file may have, as the errors list them.
+func TestTheManualHasEveryKey(t *testing.T) {
+	manual, err := os.ReadFile("../../../docs/campaign.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range []string{"", "target", "workload", "objective", "budget", "search"} {
+		text := "nothing: 1"
+		if section != "" {
+			text = section + ": {nothing: 1}"
+		}
+		_, err := Parse("c.yaml", []byte(text))
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		_, list, ok := strings.Cut(line, "there are ")
+		if !ok {
+			t.Fatal(err)
+		}
+		for _, key := range strings.Split(list, ", ") {
+			full := key
+			if section != "" {
+				full = section + "." + key
+			}
+			if !strings.Contains(string(manual), "`"+full) && !strings.Contains(string(manual), "`"+key+"`") {
+				t.Errorf("docs/campaign.md has no %s", full)
+			}
+		}
+	}
+}
