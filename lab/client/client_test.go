@@ -212,3 +212,57 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// TestTLS: times are those of the encrypted bytes, and the start is that of the request, not of the handshake.
+func TestTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\ndata: [DONE]\n\n")
+	}))
+	defer s.Close()
+	h := NewHTTP(1, 10*time.Second)
+	defer h.CloseIdleConnections()
+	h.Transport.(*http.Transport).TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig
+	c := &Client{Base: s.URL, HTTP: h}
+	for range 2 {
+		due := time.Now()
+		got := c.Do(t.Context(), due, &Request{API: Completion})
+		took := time.Since(due).Nanoseconds()
+		lag := got.StartUnixNS - got.DueUnixNS
+		if got.Failure != "" || lag < 0 || got.FirstNS < 20e6-1e6 || lag+got.FirstNS > took+1e6 || got.EndNS < got.FirstNS {
+			t.Errorf("%+v after %d ns", got, took)
+		}
+	}
+}
+
+// FuzzRead: whatever a server streams, in whatever pieces, is taken apart or refused, and the sample is consistent.
+func FuzzRead(f *testing.F) {
+	text := "data: {\"choices\":[{\"delta\":{\"content\":\"Hé\"},\"token_ids\":[1,2]}]}\n\n"
+	f.Add(text+chatEnd, 10, byte(0))
+	f.Add("data: {\"text\":\"ab\",\"output_ids\":[1,2],\"meta_info\":{\"completion_tokens\":2,\"finish_reason\":{\"type\":\"stop\"}}}\n\ndata: [DONE]\n\n", 7, byte(2))
+	f.Add("data: {\"error\":{\"message\":\"no\"}}\n\n", 3, byte(1))
+	f.Add("data: {\"choices\": hello\n\n", 1, byte(1))
+	f.Fuzz(func(t *testing.T, body string, step int, api byte) {
+		a := &arrivals{data: []byte(body)}
+		step = min(max(step, 1), 1<<10)
+		for end := 0; end < len(body); {
+			end = min(end+step, len(body))
+			a.ends, a.at = append(a.ends, end), append(a.at, int64(len(a.at)+1))
+		}
+		s := &Sample{}
+		err := s.read([]API{Chat, Completion, Generate}[api%3], a)
+		if (err == nil) != (failureOf(t.Context(), 200, err) == "") {
+			t.Errorf("%v has the name %q", err, failureOf(t.Context(), 200, err))
+		}
+		last, length := int64(0), 0
+		for _, c := range s.Chunks {
+			if c.AtNS < last || c.AtNS > int64(len(a.at)) || c.Tokens < 0 {
+				t.Fatalf("chunks %+v", s.Chunks)
+			}
+			last, length = c.AtNS, length+c.Bytes
+		}
+		if length != len(s.Text) || last != s.LastNS {
+			t.Errorf("chunks of %d bytes until %d, text of %d until %d", length, last, len(s.Text), s.LastNS)
+		}
+	})
+}
