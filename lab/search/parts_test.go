@@ -36,7 +36,7 @@ func TestSeeds(t *testing.T) {
 	for _, a := range seeds(arms) {
 		names = append(names, a.Name)
 	}
-	want := []string{"chain-6", "chain-1", "chain-3", "tree-5-2-12", "tree-2-2-4", "ngram-5", "ngram-1"}
+	want := []string{"chain-6", "chain-1", "chain-3", "tree-4-4-12", "tree-2-2-4", "ngram-5", "ngram-1"}
 	if len(names) != len(want) {
 		t.Fatalf("seeds %v", names)
 	}

@@ -232,7 +232,7 @@ func sizes(trees []trial.Arm) (out []trial.Arm) {
 	for _, tokens := range []int{slices.MaxFunc(trees, bySize).DraftTokens, slices.MinFunc(trees, bySize).DraftTokens} {
 		alike := slices.DeleteFunc(slices.Clone(trees), func(a trial.Arm) bool { return a.DraftTokens != tokens })
 		slices.SortStableFunc(alike, func(a, b trial.Arm) int { return a.Steps - b.Steps })
-		if a := alike[len(alike)/2]; len(out) == 0 || out[0].DraftTokens != tokens {
+		if a := alike[(len(alike)-1)/2]; len(out) == 0 || out[0].DraftTokens != tokens {
 			out = append(out, a)
 		}
 	}
