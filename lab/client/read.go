@@ -186,6 +186,9 @@ func (s *Sample) meta(m *meta) {
 		s.Spec.Accepted = *m.Correct
 		return
 	}
+	if hist == nil { // before 0.5.9: all that cycles and the prompt's pass did not give was accepted
+		s.Spec.Accepted = max(0, int64(m.Completion)-1-m.Verify)
+	}
 	for k, n := range hist {
 		s.Spec.Accepted += int64(k) * n
 	}

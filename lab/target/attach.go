@@ -67,7 +67,7 @@ func (a *attached) Check(arms []trial.Arm) []Finding {
 	if err != nil {
 		return []Finding{{"unreachable", err.Error(), true, names(arms, nil)}}
 	}
-	s.Stop(0)
+	defer s.Stop(0)
 	fixed := func(arm trial.Arm) bool { return len(arm.Flags)+len(arm.Env)+len(arm.DrafterConfig) > 0 }
 	var found []Finding
 	if a.kind == probe.Draftlab {
@@ -86,6 +86,22 @@ func (a *attached) Check(arms []trial.Arm) []Finding {
 	}
 	if differ := names(arms, func(arm trial.Arm) bool { return !sameDraft(arm.Knobs, arms[0].Knobs) }); len(differ) > 0 {
 		found = append(found, Finding{"needs_restart", fmt.Sprintf("how %s drafts is fixed when it starts, and this one runs already: its arms cannot differ in that", a.kind), true, differ})
+	}
+	return append(found, s.otherwise(ctx, arms)...)
+}
+
+// otherwise finds the arms that draft in another way than the server says that it does.
+func (s *Server) otherwise(ctx context.Context, arms []trial.Arm) (found []Finding) {
+	info, err := s.Info(ctx)
+	if err != nil {
+		return []Finding{{"unreachable", err.Error(), true, names(arms, nil)}}
+	}
+	for _, arm := range arms {
+		for _, d := range differences(s.wanted(&Config{}, arm.Knobs), info) {
+			if strings.HasPrefix(d.Key, "speculative_") {
+				found = append(found, Finding{"not_as_running", fmt.Sprintf("the server that runs has %s %s, and not %s", d.Key, d.Got, d.Want), true, []string{arm.Name}})
+			}
+		}
 	}
 	return found
 }

@@ -203,12 +203,12 @@ func (s *Server) Stop(grace time.Duration) {
 	if s.watch != nil {
 		s.watch.close()
 	}
-	if s.scratch != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
-		defer cancel()
-		_ = s.host.Remove(ctx, s.scratch) // links and one small file: nothing depends on it
-		s.scratch = ""
+	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+	defer cancel()
+	for _, dir := range s.scratch {
+		_ = s.host.Remove(ctx, dir) // links and one small file: nothing depends on it
 	}
+	s.scratch = nil
 }
 
 // Failure returns why the server has ended, nil while it runs.

@@ -59,6 +59,8 @@ var requestLimit = trial.Knobs{Steps: 8, TopK: 4, DraftTokens: 16}
 // pMin is the flag for which requests have a field.
 const pMin = "draft-p-min"
 
+func (draftlabKind) files(*Config, trial.Knobs) map[string][]byte { return nil }
+
 // split leaves to the boot what requests cannot say: drafts beyond the server's usual limit are announced at its start.
 func (draftlabKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any) {
 	boot = trial.Knobs{Flags: maps.Clone(k.Flags), Env: k.Env, DrafterConfig: k.DrafterConfig}
@@ -126,10 +128,8 @@ func (draftlabKind) extra() map[string]any {
 // wanted are the flags under the names of /server_info.
 func (draftlabKind) wanted(c *Config, boot trial.Knobs) map[string]string {
 	want := map[string]string{}
-	for _, flags := range []map[string]string{c.Flags, boot.Flags} {
-		for name, value := range flags {
-			want[strings.ReplaceAll(name, "-", "_")] = value
-		}
+	for name, value := range merged(c, boot) {
+		want[strings.ReplaceAll(name, "-", "_")] = value
 	}
 	if boot.Steps > 0 {
 		want["steps"], want["topk"], want["draft_tokens"] = strconv.Itoa(boot.Steps), strconv.Itoa(boot.TopK), strconv.Itoa(boot.DraftTokens)

@@ -33,6 +33,8 @@ type kind interface {
 	arguments(c *Config, boot trial.Knobs, port int) []string
 	// environment returns variables that the server needs beside those of the campaign.
 	environment(c *Config) map[string]string
+	// files are texts that flags name, by flag: the boot's flags get the paths of files that hold them.
+	files(c *Config, boot trial.Knobs) map[string][]byte
 	split(k trial.Knobs) (boot trial.Knobs, request map[string]any)
 	check(e *engine, arms []trial.Arm) []Finding
 	// drafter returns the directory of the drafter whose config.json a campaign may change; "" if there is none.
@@ -164,11 +166,17 @@ func environmentWords(env map[string]string) (words []string) {
 	return words
 }
 
-// flags are the command's flags, those of the arm over those of all arms, in the order of their names; form writes one.
-func flags(c *Config, boot trial.Knobs, form func(name, value string) []string) (args []string) {
+// merged are the flags of all arms with those of one over them.
+func merged(c *Config, boot trial.Knobs) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, c.Flags)
 	maps.Copy(all, boot.Flags)
+	return all
+}
+
+// flags are the command's flags, those of the arm over those of all arms, in the order of their names; form writes one.
+func flags(c *Config, boot trial.Knobs, form func(name, value string) []string) (args []string) {
+	all := merged(c, boot)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		args = append(args, form(name, all[name])...)
 	}
@@ -187,18 +195,9 @@ func withEquals(name, value string) []string {
 func (e *engine) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 	s := &Server{reader: e.kind, config: e.c, host: e.host, boot: o.Knobs, Model: e.c.Model, LogPath: filepath.Join(o.Dir, o.Name+".log")}
 	s.environ = e.variables(o.Knobs)
-	if len(o.Knobs.DrafterConfig) > 0 {
-		text, err := e.drafterConfig()
-		if err == nil {
-			text, err = setKeys(text, o.Knobs.DrafterConfig)
-		}
-		if err == nil {
-			s.scratch, err = e.host.Overlay(ctx, e.drafter(&e.c), filepath.Join(o.Dir, o.Name+".drafter"), configName, text)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot change the drafter's configuration: %w", err)
-		}
-		s.config.Drafter = s.scratch
+	if err := e.prepare(ctx, s, filepath.Join(o.Dir, o.Name)); err != nil {
+		s.Stop(0)
+		return nil, err
 	}
 	port, err := e.port(ctx)
 	if err != nil {
@@ -206,7 +205,7 @@ func (e *engine) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 		return nil, err
 	}
 	cmd := runner.Command{
-		Path: e.c.Command[0], Args: append(slices.Clone(e.c.Command[1:]), e.arguments(&s.config, o.Knobs, port)...),
+		Path: e.c.Command[0], Args: append(slices.Clone(e.c.Command[1:]), e.arguments(&s.config, s.boot, port)...),
 		Env: s.environ, Log: s.LogPath, EndsWithStdin: e.traits().endsWithStdin,
 	}
 	if port > 0 {
@@ -216,6 +215,32 @@ func (e *engine) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// prepare makes on the host what the server is to find there: a changed drafter, and files that flags name.
+func (e *engine) prepare(ctx context.Context, s *Server, place string) error {
+	if keys := s.boot.DrafterConfig; len(keys) > 0 {
+		text, err := e.drafterConfig()
+		if err == nil {
+			text, err = setKeys(text, keys)
+		}
+		if err == nil {
+			s.config.Drafter, err = s.overlay(ctx, e.drafter(&e.c), place+".drafter", configName, text)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot change the drafter's configuration: %w", err)
+		}
+	}
+	flags := maps.Clone(s.boot.Flags)
+	for flag, text := range e.files(&e.c, s.boot) {
+		dir, err := s.overlay(ctx, "", place+"."+flag, "file.json", text)
+		if err != nil {
+			return fmt.Errorf("cannot write the file for --%s: %w", flag, err)
+		}
+		flags[flag] = join(dir, "file.json")
+	}
+	s.boot.Flags = flags
+	return nil
 }
 
 // port is the server's; 0 lets it choose one, which is surest where its log can tell.

@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,7 @@ type llamaKind struct{}
 var llamaTraits = traits{
 	name: "llamacpp", command: []string{"llama-server"},
 	ready:    "listening on http", // older ones: "server is listening on http"
-	reserved: []string{"m", "model", "port", "host", "md", "model-draft", "spec-draft-model", "spec-type", "spec-draft-n-max", "api-key"},
+	reserved: []string{"m", "model", "port", "host", "md", "model-draft", "spec-draft-model", "spec-type", "spec-draft-n-max", "spec-ngram-simple-size-m", "api-key"},
 }
 
 func (llamaKind) traits() traits { return llamaTraits }
@@ -30,20 +31,30 @@ func (llamaKind) arguments(c *Config, boot trial.Knobs, port int) []string {
 		if strings.HasPrefix(kind, "draft-") && c.Drafter != "" {
 			args = append(args, "--spec-draft-model", c.Drafter)
 		}
-		args = append(args, "--spec-type", kind, "--spec-draft-n-max", strconv.Itoa(boot.Steps))
+		depth := "--spec-draft-n-max"
+		if kind == llamaNgram {
+			depth = "--spec-ngram-simple-size-m"
+		}
+		args = append(args, "--spec-type", kind, depth, strconv.Itoa(boot.Steps))
 	}
 	return append(args, flags(c, boot, llamaFlag)...)
 }
 
-// llamaDrafter is llama.cpp's name of a drafter.
+// llamaNgram looks up in the text, and has a depth of its own.
+const llamaNgram = "ngram-simple"
+
+// llamaDrafter is llama.cpp's name of a drafter, "" if it has none that could stand for it.
 func llamaDrafter(drafter string) string {
 	switch drafter {
 	case "eagle3":
 		return "draft-eagle3"
 	case "ngram":
-		return "ngram-simple"
+		return llamaNgram
 	}
-	return drafter
+	if strings.HasPrefix(drafter, "draft-") || strings.HasPrefix(drafter, "ngram-") {
+		return drafter // in its own words
+	}
+	return ""
 }
 
 // llamaFlag writes a flag as llama.cpp takes it: names of up to three letters (np, ngl) behind one dash.
@@ -60,6 +71,8 @@ func llamaFlag(name, value string) []string {
 
 func (llamaKind) environment(*Config) map[string]string { return nil }
 
+func (llamaKind) files(*Config, trial.Knobs) map[string][]byte { return nil }
+
 func (llamaKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any) {
 	return sglangKind{}.split(k)
 }
@@ -69,6 +82,8 @@ func (llamaKind) check(e *engine, arms []trial.Arm) (found []Finding) {
 		own := []string{a.Name}
 		switch {
 		case a.Plain():
+		case llamaDrafter(a.Drafter) == "":
+			found = append(found, Finding{"impossible_draft", fmt.Sprintf("llama.cpp has no drafter %q: want eagle3, ngram, or one of --spec-type's", a.Drafter), true, own})
 		case a.TopK > 1:
 			found = append(found, Finding{"impossible_draft", "llama.cpp drafts chains: topk must be 1", true, own})
 		case shape(a.Knobs) != "":
@@ -98,11 +113,10 @@ func (llamaKind) ledger(context.Context, *Server) (*trial.Ledger, error) { retur
 // wanted are the settings that /props tells.
 func (llamaKind) wanted(c *Config, boot trial.Knobs) map[string]string {
 	want := map[string]string{"model_path": c.Model}
-	for _, some := range []map[string]string{c.Flags, boot.Flags} {
-		for _, name := range []string{"np", "parallel"} {
-			if value, given := some[name]; given {
-				want["total_slots"] = value
-			}
+	given := merged(c, boot)
+	for _, name := range []string{"np", "parallel"} {
+		if value, has := given[name]; has {
+			want["total_slots"] = value
 		}
 	}
 	return want

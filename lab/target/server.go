@@ -32,7 +32,7 @@ type Server struct {
 	watch   *watch            // nil if the server was there before
 	proc    *runner.Process   // likewise, unless it is a way to reach it
 	http    *http.Client
-	scratch string // directory that ends with the server, "" if there is none
+	scratch []string // directories that end with the server
 }
 
 // Ask sends a request and returns what became of it.
@@ -54,10 +54,10 @@ func (s *Server) Ledger(ctx context.Context) (*trial.Ledger, error) { return s.l
 
 // Differences compares what a server says of itself with what it was told, and adds what its log says that it changed.
 func (s *Server) Differences(info map[string]any) []trial.Difference {
-	out := differences(s.wanted(&s.config, s.boot), info)
-	if s.watch == nil {
-		return out
+	if s.watch == nil { // nobody told it anything
+		return nil
 	}
+	out := differences(s.wanted(&s.config, s.boot), info)
 	said := s.watch.rewrites()
 	for _, name := range slices.Sorted(maps.Keys(said)) {
 		out = append(out, trial.Difference{Key: name, Got: said[name], Note: "its log says so"})
@@ -120,6 +120,15 @@ func (s *Server) get(ctx context.Context, method, path string) ([]byte, error) {
 		err = &statusError{method + " " + path, resp.StatusCode, strings.TrimSpace(string(body[:min(len(body), 200)]))}
 	}
 	return body, err
+}
+
+// overlay makes a directory on the host that ends with the server.
+func (s *Server) overlay(ctx context.Context, from, to, file string, text []byte) (string, error) {
+	dir, err := s.host.Overlay(ctx, from, to, file, text)
+	if err == nil {
+		s.scratch = append(s.scratch, dir)
+	}
+	return dir, err
 }
 
 // hasStatus reports an answer that says no with a status.

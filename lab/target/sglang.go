@@ -3,7 +3,6 @@ package target
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -66,6 +65,20 @@ func (sglangKind) environment(*Config) map[string]string {
 	return map[string]string{"SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1", "SPT_NOENV": "1"}
 }
 
+// The flags with which SGLang changes its steps while it runs.
+const (
+	adaptive       = "speculative-adaptive"
+	adaptiveConfig = "speculative-adaptive-config"
+)
+
+// files has the schedule of an arm whose adaptive configuration is one, such as 1:3,8:1, and not a file's name.
+func (sglangKind) files(c *Config, boot trial.Knobs) map[string][]byte {
+	if s, err := ParseSchedule(merged(c, boot)[adaptiveConfig]); err == nil {
+		return map[string][]byte{adaptiveConfig: s.SGLang()}
+	}
+	return nil
+}
+
 // split leaves everything to the boot. Two plain arms do not differ by their drafter.
 func (sglangKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any) {
 	if k.Plain() {
@@ -115,10 +128,7 @@ var settings = map[string]string{
 
 func (sglangKind) wanted(c *Config, boot trial.Knobs) map[string]string {
 	want := map[string]string{"enable_metrics": ""}
-	all := map[string]string{}
-	maps.Copy(all, c.Flags)
-	maps.Copy(all, boot.Flags)
-	for name, value := range all {
+	for name, value := range merged(c, boot) {
 		key, other := settings[name]
 		if !other {
 			key = strings.ReplaceAll(name, "-", "_")

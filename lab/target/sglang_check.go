@@ -135,8 +135,13 @@ func (c *sglangCheck) refused() {
 		_, on := c.flag(a, "lora-paths")
 		return spec(a) && on && algorithm(a.Drafter) != ngram
 	}, "LoRA works with the drafter ngram only")
+	c.add("flag_without_effect", true, func(a trial.Arm) bool {
+		_, on := c.flag(a, adaptive)
+		_, given := c.flag(a, adaptiveConfig)
+		return given && !on
+	}, "--%s does nothing without --%s", adaptiveConfig, adaptive)
 	c.add("flag_rewritten", false, func(a trial.Arm) bool {
-		_, on := c.flag(a, "speculative-adaptive")
+		_, on := c.flag(a, adaptive)
 		return tree(a) && on
 	}, "adaptive steps need topk 1: SGLang switches them off and only warns")
 	c.add("flag_rewritten", false, func(a trial.Arm) bool {
@@ -215,7 +220,7 @@ func (c *sglangCheck) versions() {
 		major, minor int
 		patch        int
 	}{
-		{"speculative-adaptive", 0, 5, 11}, {"speculative-adaptive-config", 0, 5, 11}, {"speculative-use-rejection-sampling", 0, 5, 15},
+		{adaptive, 0, 5, 11}, {adaptiveConfig, 0, 5, 11}, {"speculative-use-rejection-sampling", 0, 5, 15},
 		{"enable-forward-pass-metrics", 0, 5, 12}, {"cuda-graph-max-bs-decode", 0, 5, 14}, {"cuda-graph-bs-decode", 0, 5, 14},
 	} {
 		if c.version.before(f.major, f.minor, f.patch) {

@@ -354,7 +354,7 @@ func TestSGLangOverSSH(t *testing.T) {
 	if sample := s.Ask(context.Background(), &client.Request{API: client.Chat, Prompt: "x", MaxTokens: 5}); sample.Error != "" || sample.OutputTokens != 5 {
 		t.Errorf("%+v", sample)
 	}
-	config, err := os.ReadFile(filepath.Join(s.scratch, "config.json"))
+	config, err := os.ReadFile(filepath.Join(s.scratch[0], "config.json"))
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(config)), ""), `"layers":[-1,2]`) {
 		t.Errorf("%s %v", config, err)
 	}
@@ -368,7 +368,7 @@ func TestSGLangOverSSH(t *testing.T) {
 	if err != nil || !strings.Contains(string(log), "TP1] Init torch distributed begin") {
 		t.Errorf("%s %v", log, err)
 	}
-	scratch := s.scratch
+	scratch := s.scratch[0]
 	s.Stop(time.Second)
 	if _, err := os.Stat(scratch); !os.IsNotExist(err) {
 		t.Errorf("the drafter's copy is left: %v", err)

@@ -1,0 +1,164 @@
+//go:build unix
+
+package target
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"draftlab/lab/client"
+	"draftlab/lab/runner/sshtest"
+	"draftlab/lab/target/targettest"
+	"draftlab/lab/trial"
+)
+
+func attach(t *testing.T, c Config) Engine {
+	t.Helper()
+	c.Kind = "attach"
+	e, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func codes(found []Finding) (out []string) {
+	for _, f := range found {
+		out = append(out, f.Code+":"+strings.Join(f.Arms, ","))
+	}
+	return out
+}
+
+// TestAttach: a server that runs is measured as it is, here and over a connection, and lives on.
+func TestAttach(t *testing.T) {
+	running, err := boot(t, sglang(t, quick(targettest.New, ""), nil), knobs("eagle3", 3, 1, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for _, host := range []string{"", sshtest.Start(t)} {
+		e := attach(t, Config{URL: running.Client.Base, Host: host})
+		same, other := arm("a", knobs("eagle3", 3, 1, 4)), arm("b", knobs("eagle3", 2, 1, 3))
+		if found := e.Check([]trial.Arm{same, arm("c", same.Knobs)}); found != nil {
+			t.Errorf("%q: %+v", host, found)
+		}
+		if got := codes(e.Check([]trial.Arm{same, other, arm("env", same.Knobs, "NCCL_PROTO=LL")})); !slices.Equal(got, []string{"needs_restart:env", "needs_restart:b", "not_as_running:b", "not_as_running:b"}) {
+			t.Errorf("%q: %v", host, got)
+		}
+		if knobs, request := e.Split(other.Knobs); knobs.Steps != 0 || request != nil {
+			t.Errorf("%q: %+v %v", host, knobs, request)
+		}
+		if command, err := e.Command(trial.Knobs{}); command != "" || err != nil {
+			t.Errorf("%q: %q %v", host, command, err)
+		}
+		s, err := e.Boot(ctx, BootOptions{Name: "attached", Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(host, err)
+		}
+		if sample := s.Ask(ctx, &client.Request{API: client.Chat, Prompt: "x", MaxTokens: 4}); sample.Error != "" || s.Model != "org/model" || s.Failure() != nil {
+			t.Errorf("%q: %+v, model %q, %v", host, sample, s.Model, s.Failure())
+		}
+		if l, err := s.Ledger(ctx); l == nil || err != nil {
+			t.Errorf("%q: %+v %v", host, l, err)
+		}
+		if info, err := s.Info(ctx); err != nil || info["version"] != targettest.New || s.Differences(info) != nil {
+			t.Errorf("%q: %v %v %+v", host, info["version"], err, s.Differences(info))
+		}
+		if checks, err := s.Environment(ctx); checks != nil || err != nil {
+			t.Errorf("%q: %+v %v", host, checks, err)
+		}
+		s.Stop(time.Second)
+		if err := running.Failure(); err != nil {
+			t.Fatal(host, err)
+		}
+	}
+	e := attach(t, Config{URL: running.Client.Base})
+	s, err := e.Boot(ctx, BootOptions{Name: "attached", Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(0)
+	running.Stop(time.Second)
+	var failed *BootError
+	if err := s.Failure(); !errors.As(err, &failed) || failed.Cause != Crash {
+		t.Errorf("%v", err)
+	}
+	if found := e.Check([]trial.Arm{{Name: "a"}}); len(found) != 1 || found[0].Code != "unreachable" || !found[0].Fatal {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestAttachDraftlab: arms that requests can tell apart need no start.
+func TestAttachDraftlab(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"m"}]}`)
+	})
+	mux.HandleFunc("/server_info", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"speculative_limit":"8-4-16","internal_states":[]}`)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	e := attach(t, Config{URL: server.URL + "/"})
+	deep := arm("deep", knobs("eagle3", 12, 1, 13))
+	arms := []trial.Arm{arm("plain", trial.Knobs{Drafter: "none"}), arm("chain", knobs("eagle3", 3, 1, 4), "draft-p-min=0.2"), deep, arm("flag", knobs("eagle3", 3, 1, 4), "threads=1")}
+	if got := codes(e.Check(arms)); !slices.Equal(got, []string{"needs_restart:deep,flag"}) {
+		t.Error(got)
+	}
+	// Another engine that nobody has asked for anything knows it, too.
+	if boot, request := attach(t, Config{URL: server.URL}).Split(arms[1].Knobs); boot.Steps != 0 || boot.Flags != nil || request["speculative"].(map[string]any)["p_min"] != 0.2 {
+		t.Errorf("%+v %v", boot, request)
+	}
+}
+
+// TestAttachToWhatDoesNotGenerate: a health check is no proof.
+func TestAttachToWhatDoesNotGenerate(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	_, err := attach(t, Config{URL: server.URL, Ready: 200 * time.Millisecond}).Boot(context.Background(), BootOptions{Name: "a", Dir: t.TempDir()})
+	var failed *BootError
+	if !errors.As(err, &failed) || failed.Cause != TooLate || !strings.Contains(err.Error(), "a generated token") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	for want, c := range map[string]Config{
+		"no URL": {}, "no URL of a server": {URL: "localhost:30000"}, "over ssh": {URL: "https://h", Host: "h"}, "no longer": {URL: "http://h:1", Flags: map[string]string{"a": "b"}},
+	} {
+		c.Kind = "attach"
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestScheduleOfSteps: a schedule becomes the file that SGLang reads.
+func TestScheduleOfSteps(t *testing.T) {
+	a := arm("s", knobs("eagle3", 3, 1, 4), "speculative-adaptive", "speculative-adaptive-config=1:3,8:1,64:0")
+	s, err := boot(t, sglang(t, quick(targettest.New, ""), nil), a.Knobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, _ := info["speculative_adaptive_config"].(string)
+	text, err := s.host.ReadFile(context.Background(), path)
+	if err != nil || !strings.Contains(string(text), `"64"`) {
+		t.Errorf("%s: %s %v", path, text, err)
+	}
+	for _, d := range s.Differences(info) {
+		if strings.HasPrefix(d.Key, "speculative_adaptive") {
+			t.Errorf("%+v", d)
+		}
+	}
+}

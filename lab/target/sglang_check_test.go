@@ -1,0 +1,137 @@
+package target
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"draftlab/lab/runner"
+	"draftlab/lab/trial"
+)
+
+// python is a host on which Python tells a version of SGLang.
+type python struct {
+	runner.Local
+	version string
+}
+
+func (p python) Output(context.Context, ...string) ([]byte, error) {
+	if p.version == "" {
+		return nil, os.ErrNotExist
+	}
+	return []byte(p.version + "\n"), nil
+}
+
+// arm is an arm with flags given as name=value, and NAME=value for variables.
+func arm(name string, k trial.Knobs, settings ...string) trial.Arm {
+	a := trial.Arm{Name: name, Knobs: k}
+	a.Flags, a.Env = map[string]string{}, map[string]string{}
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		if strings.ToUpper(key) == key {
+			a.Env[key] = value
+		} else {
+			a.Flags[key] = value
+		}
+	}
+	return a
+}
+
+// TestSGLangCheck: each of the things that SGLang does silently or refuses late is told of the arms that it concerns.
+func TestSGLangCheck(t *testing.T) {
+	plain, chain, tree := trial.Knobs{Drafter: "none"}, knobs("eagle3", 3, 1, 4), knobs("eagle3", 3, 4, 16)
+	lookup := knobs("ngram", 3, 1, 4)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"architectures":["LlamaForCausalLMEagle3"],"vocab_size":128256,"draft_vocab_size":32000}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pinned := []string{"max-running-requests=8", "attention-backend=fa3", "disable-overlap-schedule"}
+	for name, c := range map[string]struct {
+		version, drafter string
+		arms             []trial.Arm
+		want             []string // code:arm, with ! behind a fatal one's code
+	}{
+		"nothing":                      {"0.5.18", "org/d", []trial.Arm{arm("p", plain, pinned...), arm("c", chain, pinned...), arm("t", tree, pinned...)}, nil},
+		"limits":                       {"0.5.18", "org/d", []trial.Arm{arm("p", plain), arm("c", chain), arm("t", tree)}, []string{"unequal_running_requests:c,t", "unequal_attention_backend:t"}},
+		"only drafts":                  {"0.5.18", "org/d", []trial.Arm{arm("c", chain)}, nil},
+		"overlap":                      {"0.5.10", "org/d", []trial.Arm{arm("p", plain, "max-running-requests=8"), arm("c", chain, "max-running-requests=8")}, []string{"unequal_overlap:c", "no_ledger:"}},
+		"overlap, V2":                  {"0.5.10", "org/d", []trial.Arm{arm("p", plain, pinned[:2]...), arm("c", chain, append(pinned[:2:2], "SGLANG_ENABLE_SPEC_V2=1")...)}, []string{"no_ledger:"}},
+		"rewritten":                    {"0.5.18", "org/d", []trial.Arm{arm("c", knobs("eagle3", 2, 1, 2))}, []string{"draft_tokens_rewritten:c"}},
+		"too large a tree":             {"0.5.18", "org/d", []trial.Arm{arm("t", knobs("eagle3", 2, 2, 8))}, []string{"impossible_draft!:t"}},
+		"no topk":                      {"0.5.18", "org/d", []trial.Arm{arm("t", knobs("eagle3", 2, 0, 8))}, []string{"impossible_draft!:t"}},
+		"no drafter":                   {"0.5.18", "", []trial.Arm{arm("c", chain), arm("n", lookup)}, []string{"no_drafter!:c"}},
+		"missing drafter":              {"0.5.18", "/nowhere/d", []trial.Arm{arm("p", plain, pinned...), arm("c", chain, pinned...)}, []string{"missing_drafter!:c"}},
+		"EAGLE with a head of EAGLE-3": {"0.5.18", dir, []trial.Arm{arm("e", knobs("eagle", 3, 1, 4)), arm("c", chain)}, []string{"wrong_algorithm!:e"}},
+		"rejection":                    {"0.5.18", dir, []trial.Arm{arm("c", chain, "speculative-use-rejection-sampling")}, []string{"impossible_flags!:c"}},
+		"backend":                      {"0.5.18", "org/d", []trial.Arm{arm("t", tree, "attention-backend=trtllm_mha"), arm("u", tree, "attention-backend=torch_native", "page-size=16")}, []string{"impossible_flags!:t", "impossible_flags!:u"}},
+		"pipeline":                     {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "pp-size=2")}, []string{"impossible_flags!:c"}},
+		"adaptive":                     {"0.5.18", "org/d", []trial.Arm{arm("t", tree, "speculative-adaptive"), arm("c", chain, "speculative-adaptive-config=1:3", "attention-backend=fa3")}, []string{"flag_without_effect!:c", "flag_rewritten:t", "unequal_attention_backend:t"}},
+		"adaptive, early":              {"0.5.10", "org/d", []trial.Arm{arm("c", chain, "speculative-adaptive")}, []string{"unknown_flag!:c", "no_ledger:"}},
+		"variables":                    {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "SGLANG_ENABLE_SPEC_V2=1", "SIMULATE_ACC_LEN=3")}, []string{"variable_ignored:c", "variable_ignored:c", "simulated_acceptance:c"}},
+		"old variables":                {"0.4.6.post1", "org/d", []trial.Arm{arm("c", chain, "SGLANG_SIMULATE_ACC_LEN=3")}, []string{"variable_ignored:c", "no_ledger:", "simulated_acceptance:c"}},
+		"lossy":                        {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-accept-threshold-acc=0.9")}, []string{"lossy:c"}},
+		"memory":                       {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "mem-fraction-static=0.8"), arm("d", chain)}, []string{"unequal_memory:c,d"}},
+		"no version":                   {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
+		"reserved":                     {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
+	} {
+		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter}, sglangKind{}, python{version: c.version})
+		var got []string
+		for _, f := range e.Check(c.arms) {
+			code := f.Code
+			if f.Fatal {
+				code += "!"
+			}
+			got = append(got, code+":"+strings.Join(f.Arms, ","))
+			if f.Text == "" || strings.Contains(f.Text, "%!") {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	for text, want := range map[string]version{"0.5.18": {0, 5, 18}, "0.4.6.post1\n": {0, 4, 6}, "0.5.11rc2": {0, 5, 11}, "0.5": {0, 5, 0}, "nightly": {}, "": {}, "1..2": {}} {
+		if got := parseVersion(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func FuzzParseVersion(f *testing.F) {
+	f.Add("0.5.3.post2+gabcdef")
+	f.Fuzz(func(t *testing.T, text string) {
+		if v := parseVersion(text); slices.Min(v[:]) < 0 {
+			t.Errorf("%q: %v", text, v)
+		}
+	})
+}
+
+// TestSGLangCommand: the command is one that any version takes, and what is secret is not in it.
+func TestSGLangCommand(t *testing.T) {
+	e, err := New(Config{Kind: "sglang", Model: "org/m", Drafter: "org/d", Key: "s3cret", Port: 30000, Flags: map[string]string{"tp-size": "8", "cuda-graph-bs": "1 2 4"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := arm("c", knobs("eagle3", 2, 1, 3), "NCCL_PROTO=LL", "disable-radix-cache")
+	boot, request := e.Split(chain.Knobs)
+	want := "NCCL_PROTO=LL SGLANG_ENABLE_METRICS_DEVICE_TIMER=1 SPT_NOENV=1 python3 -m sglang.launch_server --model-path=org/m --host=127.0.0.1 --port=30000 --enable-metrics '--api-key=…' " +
+		"--speculative-algorithm=EAGLE3 --speculative-draft-model-path=org/d --speculative-num-steps=2 --speculative-eagle-topk=1 --speculative-num-draft-tokens=3 --cuda-graph-bs 1 2 4 --disable-radix-cache --tp-size=8"
+	if got, err := e.Command(boot); got != want || err != nil || request != nil {
+		t.Errorf("%v %v\n%s, want\n%s", err, request, got, want)
+	}
+	boot, _ = e.Split(knobs("ngram", 3, 1, 12))
+	if got, _ := e.Command(boot); !strings.Contains(got, "--speculative-algorithm=NGRAM --speculative-num-draft-tokens=12 ") || strings.Contains(got, "num-steps") {
+		t.Error(got)
+	}
+	plain, _ := e.Split(trial.Knobs{Drafter: "none"})
+	other, _ := e.Split(trial.Knobs{Drafter: "eagle3"})
+	if got, _ := e.Command(plain); strings.Contains(got, "speculative") || plain.Drafter != other.Drafter {
+		t.Error(got)
+	}
+}
