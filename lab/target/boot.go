@@ -194,10 +194,13 @@ func (s *Server) generates(ctx context.Context) bool {
 
 // Stop ends the server, in order if it does so within grace, closes the connections and removes what was made for it.
 func (s *Server) Stop(grace time.Duration) {
+	if s.http != nil { // ssh stays as long as a connection through it does
+		s.http.CloseIdleConnections()
+	}
 	if s.proc != nil {
 		s.proc.Stop(grace)
 	}
-	if s.http != nil {
+	if s.http != nil { // those that were busy
 		s.http.CloseIdleConnections()
 	}
 	if s.watch != nil {
