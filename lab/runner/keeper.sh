@@ -51,7 +51,7 @@ leftovers() { # ends what has left the group, where the system tells
 	[ $ask = KILL ] || { sleep 5; kill -KILL -$pid 2>/dev/null; }
 ) >/dev/null 2>&1 &
 watcher=$!
-wait $pid
+wait $pid 2>/dev/null # the shell itself would say "Killed"
 status=$?
 exec 4>&-
 kill -KILL -$pid 2>/dev/null

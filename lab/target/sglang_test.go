@@ -130,7 +130,7 @@ var seeded = map[string]struct {
 	"hangs in loading":  {targettest.HangsLoading, nil, 2 * time.Second, Stalled, "silent for"},
 	"ends in loading":   {targettest.QuietEnd, nil, 0, Exited, "exit status 0"},
 	"health lies":       {targettest.HealthLies, nil, 2 * time.Second, Stalled, "a generated token"},
-	"too slow":          {"", nil, 600 * time.Millisecond, TooLate, "did not show"},
+	"too slow":          {"", nil, 3 * time.Second, TooLate, "did not show"},
 	"tree too large":    {targettest.Unnoticed, nil, 0, BadFlag, "lived on"},
 	"program not there": {"", func(c *Config) { c.Command = []string{"/nowhere/python3"} }, 0, "", "no such file"},
 }
@@ -142,7 +142,7 @@ func TestSeededFaults(t *testing.T) {
 				t.Parallel()
 				script := quick(version, c.fault)
 				if name == "too slow" {
-					script.Speed = 400
+					script.Speed = 200 // a line every 0.4 s
 				}
 				e := sglang(t, script, func(config *Config) {
 					if c.change != nil {
