@@ -82,9 +82,14 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 		b.note("the server did not empty its prefix cache: prompts that it has seen before are answered faster")
 	}
 	before, counts := cfg.Server.Drafts(ctx)
+	cachedBefore, tellsCached := cfg.Server.Cached(ctx)
+	var cached int64
 	s, err := b.measure(ctx, func() *measure.Acceptance {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lastRead) // an interrupted run has counts, too
 		defer stop()
+		if n, ok := cfg.Server.Cached(ctx); ok && tellsCached {
+			cached = n - cachedBefore
+		}
 		after, ok := cfg.Server.Drafts(ctx)
 		if !counts || !ok {
 			return nil
@@ -94,6 +99,7 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	if s == nil {
 		return nil, err
 	}
+	s.CountCached(cached)
 	s.Backend, s.Model, s.Dataset, s.API = string(cfg.Server.Kind), cfg.Server.Model, cfg.Dataset, string(cfg.API)
 	s.ServerVersion, s.ServerInfo = cfg.Server.Version, cfg.Server.Info
 	s.Plan, s.Warmup, s.Environment = cfg.Plan, warmup, environment

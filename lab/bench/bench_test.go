@@ -126,6 +126,31 @@ func TestRequestsOfEachServer(t *testing.T) {
 	}
 }
 
+// TestVLLMCountsWhatItCached: its answers do not tell, its counter does, from which what was before the run is taken off.
+func TestVLLMCountsWhatItCached(t *testing.T) {
+	var cached atomic.Int64
+	cached.Store(1000)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			_, _ = fmt.Fprintf(w, "vllm:prefix_cache_hits_total %d\n", cached.Load())
+		case "/v1/completions":
+			cached.Add(3)
+			_, _ = io.WriteString(w, well)
+		}
+	}))
+	t.Cleanup(h.Close)
+	cfg := (&backend{Server: h}).config(load.Plan{Concurrency: 1, Requests: 5})
+	cfg.Server.Kind, cfg.Warmups = probe.VLLM, 2
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Cached != 15 || !strings.Contains(strings.Join(s.Warnings, "\n"), "15 of 20 prompt tokens") {
+		t.Errorf("%d cached, warnings %q", s.Cached, s.Warnings)
+	}
+}
+
 // TestHostileServersAreSurvived: each kind of failure is counted under its name, and the other requests are measured as if nothing
 // had been.
 func TestHostileServersAreSurvived(t *testing.T) {

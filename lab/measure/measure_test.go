@@ -268,6 +268,25 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
+// TestCountedCache: a server's sum stands where no answer tells, and warns where it is most of the input.
+func TestCountedCache(t *testing.T) {
+	for _, c := range []struct {
+		told           int
+		counted, total int64
+		warns          bool
+	}{{0, 0, 0, false}, {0, 16, 16, false}, {0, 39, 39, true}, {2, 39, 2, false}, {0, -3, 0, false}} {
+		m := NewMeter(time.Now(), SLO{})
+		for range 2 {
+			m.Add(&Record{Sample: &client.Sample{PromptTokens: 20, CachedTokens: c.told / 2, OutputTokens: 1}})
+		}
+		s := m.Summary(load.Tally{}, nil)
+		s.CountCached(c.counted)
+		if s.Cached != c.total || (len(s.Warnings) > 0) != c.warns {
+			t.Errorf("%+v: %d cached, warnings %q", c, s.Cached, s.Warnings)
+		}
+	}
+}
+
 // TestACommonBeginningIsNoWarmCache: what a chat's template has cached is as long for every prompt.
 func TestACommonBeginningIsNoWarmCache(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -126,6 +126,18 @@ func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 	}
 }
 
+// CountCached takes a server's own count of the run's cached prompt tokens, which stands where no answer tells any. What of it is the
+// beginning of a chat template, common to all prompts, a sum does not show: it warns where most of the input was cached.
+func (s *Summary) CountCached(tokens int64) {
+	if s.Cached > 0 || tokens <= 0 {
+		return
+	}
+	s.Cached = tokens
+	if s.Cached*2 > s.Input {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("by the server's counters the prefix cache gave %d of %d prompt tokens: the time to first token is that of a warm cache", s.Cached, s.Input))
+	}
+}
+
 // PerUser returns the speed that one user sees, in tokens per second: the inverse of the mean TPOT; 0 without values.
 func (s *Summary) PerUser() float64 {
 	if tpot := s.dist("tpot").Mean(); tpot > 0 {

@@ -184,6 +184,20 @@ func (s *Server) Flush(ctx context.Context) bool {
 	return err == nil
 }
 
+// Cached reads how many prompt tokens the server has taken from its prefix cache since its start; false if it does not say. vLLM tells
+// it with each answer only when it was started with --enable-prompt-tokens-details, and counts it always.
+func (s *Server) Cached(ctx context.Context) (tokens int64, ok bool) {
+	if s.Kind != VLLM {
+		return 0, false
+	}
+	m := s.metrics(ctx)
+	if m == nil {
+		return 0, false
+	}
+	n, ok := m.Sum("vllm:prefix_cache_hits_total")
+	return int64(n), ok
+}
+
 // Drafts are counters of speculation since the server's start.
 type Drafts struct {
 	Cycles, Drafted, Accepted int64

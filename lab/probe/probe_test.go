@@ -45,6 +45,7 @@ P:spec_decode_num_accepted_tokens_total{engine="0"} 12
 P:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 8
 P:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 4
 P:spec_decode_num_accepted_tokens_per_pos_total{position="x"} 4
+P:prefix_cache_hits_total{engine="0"} 48
 `
 
 func TestIdentifyAndCount(t *testing.T) {
@@ -66,6 +67,9 @@ func TestIdentifyAndCount(t *testing.T) {
 		d, ok := s.Drafts(t.Context())
 		if !ok || d.Cycles != 10 || d.Drafted != 30 || d.Accepted != 12 || len(d.PerPosition) != 2 {
 			t.Errorf("%s: %+v, %v", want, d, ok)
+		}
+		if n, ok := s.Cached(t.Context()); ok != (want == VLLM) || ok && n != 48 {
+			t.Errorf("%s: %d cached, %v", want, n, ok)
 		}
 		if s.Flush(t.Context()) != c.flushes {
 			t.Errorf("%s: flush is not %v", want, c.flushes)
