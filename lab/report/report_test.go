@@ -320,7 +320,7 @@ func TestStore(t *testing.T) {
 	}
 	html := write(t, d)
 	checkPage(t, html)
-	for _, want := range []string{"1.50×", "The campaign has not ended", "6 trials of 2 arms on 1 start of the server", "draftlab serve --model smollm2", "kind: draftlab", "150 tok/s"} {
+	for _, want := range []string{"So far: Undecided", "1.50×", "The campaign has not ended", "6 trials of 2 arms on 1 start of the server", "draftlab serve --model smollm2", "kind: draftlab", "150 tok/s"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page lacks %q", want)
 		}

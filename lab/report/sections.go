@@ -12,6 +12,13 @@ import (
 
 // headline is the answer in a sentence.
 func (p *page) headline() string {
+	if done := p.result.Complete; done != nil && !*done {
+		return "So far: " + p.answer()
+	}
+	return p.answer()
+}
+
+func (p *page) answer() string {
 	r := p.result
 	again := (*ratio)(nil)
 	if r.Confirm != nil {
