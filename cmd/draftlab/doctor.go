@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -33,8 +32,8 @@ type doctorFlags struct {
 func newDoctor(env *Env) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
-		Use:   "doctor [DRAFTER]",
-		Short: "Find out how a drafter is wired to its target, and what is wrong with it",
+		Use:   "doctor [DRAFTER | CAMPAIGN.yaml]",
+		Short: "Find out how a drafter is wired to its target, or what is wrong with a campaign",
 		Long: `Doctor reads an EAGLE-3 drafter's directory (config.json and safetensors) and its target's configuration, and
 says what cannot work and what engines would read differently: keys and tensors that are missing, unknown or of another
 shape; another target's widths or vocabulary; layer ids that number inputs in one engine and outputs in another;
@@ -51,12 +50,19 @@ two minutes or as long as the least takes, which is announced. --files looks at 
 
 Without DRAFTER it examines the one that comes with the model. docs/doctor.md lists the codes.
 
+Of a campaign file (docs/campaign.md) it says, before a server is started: what an engine would rewrite silently or refuse only
+once its model has loaded, what is unequal between arms and their baseline, drafts that cannot be, timers that are
+missing, how small a difference the plan can find, and for this program's own engine whether the memory suffices and
+what is wrong with the drafter's files.
+
 The JSON document is {"drafter", "model", "sound", "findings": [{"level", "code", "text"}], "wiring"}; levels are ok, note,
 warning and fault. "wiring" is there if it was measured: {"verdict", "measured": [{"role", "wiring", "text", "accepted",
-"drafts", "less", "accept_length"}], "fixes": [{"key", "value", "text"}], …}. The exit status is 1 if there is a fault.` + exitHelp,
+"drafts", "less", "accept_length"}], "fixes": [{"key", "value", "text"}], …}. For a campaign it is {"campaign", "sound",
+"findings"}. The exit status is 1 if there is a fault.` + exitHelp,
 		Example: `  draftlab doctor
   draftlab doctor ./drafter --model ./model.gguf --prompts prompts.jsonl
-  draftlab doctor ./drafter --model smollm2 --files --json`,
+  draftlab doctor ./drafter --model smollm2 --files --json
+  draftlab doctor campaign.yaml`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runDoctor(env, cmd, args, &f) },
 	}
@@ -72,6 +78,12 @@ warning and fault. "wiring" is there if it was measured: {"verdict", "measured":
 func runDoctor(env *Env, cmd *cobra.Command, args []string, f *doctorFlags) error {
 	if f.files && (f.quick || f.prompts != "") {
 		return usage(cmd, "--files runs nothing: leave --quick and --prompts out")
+	}
+	if len(args) == 1 && isCampaign(args[0]) {
+		if flag := changed(cmd, "model", "threads", "files", "quick", "prompts"); flag != "" {
+			return usage(cmd, "%s is for a drafter: %s says what is measured", flag, ui.Clean(args[0]))
+		}
+		return doctorCampaign(env, cmd, args[0])
 	}
 	set, err := f.set()
 	if err != nil {
@@ -105,8 +117,7 @@ func runDoctor(env *Env, cmd *cobra.Command, args []string, f *doctorFlags) erro
 	if err != nil {
 		return err
 	}
-	x.Sound = !slices.ContainsFunc(x.Findings, func(f doctor.Finding) bool { return f.Level == doctor.Fault })
-	if wantsJSON(cmd) {
+	if x.Sound = !faulty(x.Findings); wantsJSON(cmd) {
 		if err := ui.JSON(env.Stdout, x); err != nil {
 			return err
 		}
@@ -118,16 +129,12 @@ func runDoctor(env *Env, cmd *cobra.Command, args []string, f *doctorFlags) erro
 }
 
 // add takes findings and prints them for people at once, so that those about files stand there while the rest is measured.
-func (x *examination) add(env *Env, cmd *cobra.Command, findings []doctor.Finding) (err error) {
+func (x *examination) add(env *Env, cmd *cobra.Command, findings []doctor.Finding) error {
 	x.Findings = append(x.Findings, findings...)
 	if wantsJSON(cmd) {
 		return nil
 	}
-	for _, f := range findings {
-		_, e := fmt.Fprintf(env.Stdout, "%s\n", paragraph(fmt.Sprintf("%s: %s [%s]", f.Level, ui.Clean(f.Text), f.Code)))
-		err = errors.Join(err, e)
-	}
-	return err
+	return printFindings(env, findings)
 }
 
 // targetConfig reads the configuration of a model, fetching it if it has a name and is not here.

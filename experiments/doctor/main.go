@@ -107,7 +107,7 @@ func examine(ctx context.Context, target, drafter string, f *fault, quick bool, 
 		return nil, err
 	}
 	return wiring.Examine(ctx, e.Device(), e.Model(), read, wiring.Options{
-		Prompts: ids, Stop: e.Tokenizer().IsEOG, Quick: quick, Budget: 5 * time.Minute, Progress: func(wiring.Stage) {},
+		Prompts: ids, Stop: e.Tokenizer().IsEOG, Quick: quick, Budget: 15 * time.Minute, Progress: func(wiring.Stage) {},
 	})
 }
 

@@ -78,6 +78,7 @@ func (llamaKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any)
 }
 
 func (llamaKind) check(e *engine, arms []trial.Arm) (found []Finding) {
+	found = append(found, Finding{"no_ledger", "llama.cpp tells no time by phase: cycles cannot be taken apart, and explain has speeds alone", false, []string{}})
 	for _, a := range arms {
 		own := []string{a.Name}
 		switch {

@@ -59,10 +59,13 @@ func sglangFlag(name, value string) []string {
 	return withEquals(name, value)
 }
 
+// deviceTimer has SGLang take the time of its phases on the device.
+const deviceTimer = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
+
 // environment has the device timer on, for all arms alike, and keeps ranks from writing their titles over their environment, which is
 // to be read back.
 func (sglangKind) environment(*Config) map[string]string {
-	return map[string]string{"SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1", "SPT_NOENV": "1"}
+	return map[string]string{deviceTimer: "1", "SPT_NOENV": "1"}
 }
 
 // The flags with which SGLang changes its steps while it runs.

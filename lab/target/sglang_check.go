@@ -23,6 +23,10 @@ func (sglangKind) check(e *engine, arms []trial.Arm) []Finding {
 	c.unequal()
 	c.versions()
 	c.simulated()
+	c.add("timers_off", false, func(a trial.Arm) bool {
+		value, given := c.variable(a, deviceTimer)
+		return given && value != "1" && value != "true"
+	}, "%s is off: cycles of these arms cannot be taken apart, and where arms differ in it, its cost does too", deviceTimer)
 	return c.found
 }
 
