@@ -61,8 +61,8 @@ and then all latencies count from the moment a request was due.
 The prompts are the project's own that no drafter was trained on (short ones, or draftlab-long with 1,000 to
 2,500 tokens each), or those of a file, in an order that --seed gives, so that runs with the same flags can be
 compared request by request: see bench compare. A prompt that is sent again gets a mark in front, so that no
-prefix cache answers for the model, and the server's prefix cache is emptied before the measurement. Before that
-the server is warmed up until its speed settles.
+prefix cache answers for the model, and the server's prefix cache is emptied before the measurement (where that
+cannot be, every prompt gets a mark of the run). Before that the server is warmed up until its speed settles.
 
 What the metrics mean, and what other tools call them, is in docs/metrics.md. With --out each request
 becomes a line of JSON. The JSON document has the keys of vLLM's and SGLang's benchmarks and, of its own,

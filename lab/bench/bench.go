@@ -79,7 +79,8 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 		return nil, err
 	}
 	if !cfg.Repeat && cfg.Server.Kind != probe.LlamaCPP && !cfg.Server.Flush(ctx) {
-		b.note("the server did not empty its prefix cache: prompts that it has seen before are answered faster")
+		b.mark = time.Now().Unix()
+		b.note("the server does not empty its prefix cache when asked: each prompt gets a mark of this run in front")
 	}
 	before, counts := cfg.Server.Drafts(ctx)
 	cachedBefore, tellsCached := cfg.Server.Cached(ctx)
@@ -101,6 +102,10 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	}
 	s.CountCached(cached)
 	s.Backend, s.Model, s.Dataset, s.API = string(cfg.Server.Kind), cfg.Server.Model, cfg.Dataset, string(cfg.API)
+	if b.mark != 0 {
+		s.Warnings = append(s.Warnings, "the server did not empty its prefix cache, which may know the prompts from an earlier run: each has a mark of this run in front, "+
+			"so that outputs may differ from another run's (--repeat sends them as they are)")
+	}
 	s.ServerVersion, s.ServerInfo = cfg.Server.Version, cfg.Server.Info
 	s.Plan, s.Warmup, s.Environment = cfg.Plan, warmup, environment
 	return s, err
@@ -110,6 +115,7 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 type bench struct {
 	cfg    *Config
 	client *client.Client
+	mark   int64 // what is put before the prompts of a run whose server may have seen them, 0 if nothing: another number in each run
 }
 
 func (b *bench) note(text string) {
@@ -167,9 +173,9 @@ func (b *bench) send(ctx context.Context, n int64, due time.Time) *measure.Recor
 	round := n / int64(len(set))
 	text := p
 	if !b.cfg.Repeat {
-		text = p.Salted(round)
+		text = p.Salted(b.mark + round)
 	}
-	return &measure.Record{N: n, PromptID: p.ID, Round: round, Category: string(p.Category), Sample: b.client.Do(ctx, due, b.request(text.Text))}
+	return &measure.Record{N: n, PromptID: p.ID, Round: round, Mark: b.mark, Category: string(p.Category), Sample: b.client.Do(ctx, due, b.request(text.Text))}
 }
 
 // sampling are the fields that SGLang's own API has apart, among its sampling parameters.

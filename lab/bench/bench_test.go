@@ -45,6 +45,9 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, prompt string, n int
 	b := &backend{}
 	var n atomic.Int64
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/flush_cache" {
+			return
+		}
 		if r.Method != http.MethodPost || r.URL.Path != "/v1/completions" {
 			w.WriteHeader(404)
 			return
@@ -64,7 +67,7 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, prompt string, n int
 
 func (b *backend) config(plan load.Plan) *Config {
 	return &Config{
-		Server: &probe.Server{Base: b.URL, HTTP: b.Client(), Kind: probe.OpenAI, Model: "m", Version: "7"}, API: client.Completion,
+		Server: &probe.Server{Base: b.URL, HTTP: b.Client(), Kind: probe.SGLang, Model: "m", Version: "7"}, API: client.Completion,
 		Prompts: prompts.Set{{ID: "x", Category: "chat", Text: "one"}, {ID: "y", Text: "two"}}, Plan: plan, MaxTokens: 8, Stall: time.Second,
 	}
 }
@@ -79,7 +82,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Completed != 5 || s.Failed != 0 || s.Output != 15 || s.Input != 20 || s.Backend != "openai" || s.ServerVersion != "7" || s.Warmup.Requests != 0 {
+	if s.Completed != 5 || s.Failed != 0 || s.Output != 15 || s.Input != 20 || s.Backend != "sglang" || s.ServerVersion != "7" || s.Warmup.Requests != 0 {
 		t.Errorf("%+v", s)
 	}
 	if b.header.Get("X-Who") != "me" || s.ServerInfo["steps"] != 3 {
@@ -110,6 +113,31 @@ func TestRun(t *testing.T) {
 	slices.Sort(sent)
 	if want := []string{"(1) one", "(1) two", "(2) one", "one", "two"}; !slices.Equal(sent, want) {
 		t.Errorf("sent %q, want %q", sent, want)
+	}
+}
+
+// TestACacheThatIsNotEmptied: the prompts of a run are no other run's, unless asked.
+func TestACacheThatIsNotEmptied(t *testing.T) {
+	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { _, _ = io.WriteString(w, well) })
+	cfg := b.config(load.Plan{Concurrency: 1, Requests: 3})
+	cfg.Server.Kind = probe.OpenAI
+	var raw bytes.Buffer
+	cfg.Raw = &raw
+	s, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r measure.Record
+	if err := json.Unmarshal(raw.Bytes()[:bytes.IndexByte(raw.Bytes(), '\n')], &r); err != nil {
+		t.Fatal(err)
+	}
+	first, third := fmt.Sprintf("(%d) one", r.Mark), fmt.Sprintf("(%d) one", r.Mark+1)
+	if b.bodies[0]["prompt"] != first || b.bodies[2]["prompt"] != third || r.Mark < 1e9 || !strings.Contains(strings.Join(s.Warnings, "\n"), "did not empty its prefix cache") {
+		t.Errorf("sent %v and %v, mark %d, warnings %q", b.bodies[0], b.bodies[2], r.Mark, s.Warnings)
+	}
+	cfg.Repeat = true
+	if s, err = Run(t.Context(), cfg); err != nil || b.bodies[3]["prompt"] != "one" || len(s.Warnings) != 0 {
+		t.Errorf("sent %v, warnings %q, %v", b.bodies[3], s.Warnings, err)
 	}
 }
 
@@ -177,7 +205,7 @@ func TestHostileServersAreSurvived(t *testing.T) {
 	})
 	defer close(release)
 	cfg := b.config(load.Plan{Rate: 500, Requests: 70, Seed: 1})
-	cfg.Stall = 300 * time.Millisecond
+	cfg.Stall = 1500 * time.Millisecond
 	s, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 type Run struct {
 	Requests, Failed int64
 	begin, end       int64 // Unix nanoseconds
+	mark             int64 // before the prompts
 	prompts          map[string]*arm
 	order            []string // of the prompts, as the file has them
 }
@@ -86,6 +87,7 @@ func ReadRun(r io.Reader) (*Run, error) {
 
 func (run *Run) add(r *Record) {
 	run.Requests++
+	run.mark = r.Mark
 	if r.StartUnixNS > 0 && (run.begin == 0 || r.StartUnixNS < run.begin) {
 		run.begin = r.StartUnixNS
 	}
@@ -228,7 +230,10 @@ func (c *Comparison) warn(a, b *Run) {
 	if a.Failed+b.Failed > 0 {
 		add("%d requests of A and %d of B failed, and are left out", a.Failed, b.Failed)
 	}
-	if c.SameText < c.Pairs {
+	switch {
+	case a.mark != b.mark:
+		add("a server that cannot empty its prefix cache got marks before its prompts: texts are no match, and their lengths may differ by chance")
+	case c.SameText < c.Pairs:
 		add("%d of %d outputs differ: a change of latency may be one of text", c.Pairs-c.SameText, c.Pairs)
 	}
 	if i := slices.IndexFunc(c.Changes, func(x Change) bool { return x.Low == nil }); i >= 0 {

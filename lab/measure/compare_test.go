@@ -76,6 +76,19 @@ func TestComparePairs(t *testing.T) {
 	}
 }
 
+// TestCompareLeavesMarkedTextsAlone: two runs that put different marks before their prompts asked different questions.
+func TestCompareLeavesMarkedTextsAlone(t *testing.T) {
+	a := raw(t, 6, time.Now(), func(int) float64 { return 1 })
+	b := strings.ReplaceAll(strings.ReplaceAll(a, `"round":0`, `"round":0,"mark":1796030300`), "text ", "another ")
+	c := compare(t, a, b)
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "marks before its prompts") {
+		t.Errorf("%q", c.Warnings)
+	}
+	if c := compare(t, b, b); len(c.Warnings) != 0 || c.SameText != 6 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestCompareWarns(t *testing.T) {
 	start := time.Now()
 	one := func(int) float64 { return 1 }

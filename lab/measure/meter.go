@@ -10,9 +10,10 @@ import (
 
 // Record is one request of a run: a line of the raw file.
 type Record struct {
-	N        int64  `json:"n"`         // number of the start, from 0
-	PromptID string `json:"prompt_id"` // with Round, what pairs requests across runs
-	Round    int64  `json:"round"`     // how often the prompt was sent before
+	N        int64  `json:"n"`              // number of the start, from 0
+	PromptID string `json:"prompt_id"`      // with Round, what pairs requests across runs
+	Round    int64  `json:"round"`          // how often the prompt was sent before
+	Mark     int64  `json:"mark,omitempty"` // what stood before the prompts of this run alone; texts of other runs are no match
 	Category string `json:"category,omitempty"`
 	*client.Sample
 }
