@@ -2,6 +2,7 @@ package enginelog
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +53,7 @@ var faults = []struct{ text, class string }{
 	{"address already in use", PortInUse},
 	{"Address already in use", PortInUse},
 	{"couldn't bind HTTP server socket", PortInUse},
+	{"is used by a process already", PortInUse}, // SGLang's of its other ports
 	{"Only one usage of each socket address", PortInUse},
 	{"cannot listen on ", PortInUse},
 	{"FileNotFoundError", MissingFile},
@@ -101,9 +103,18 @@ func Classify(text string) (class string, ok bool) {
 // mild are lines that their writer did not mean as a fault, in the words of Python's logging and warnings, of Go's and of C++'s.
 var mild = regexp.MustCompile(`^[\d.]* ?(?:WARNING|WARN|INFO|DEBUG|[IWD])\b|^.{0,60}(?:\b(?:WARNING|INFO|DEBUG)\b|[a-zA-Z]Warning: )|\blevel=(?i:info|warn|debug)\b`)
 
+// doom is what no server of SGLang or vLLM survives. Other faults may be of one request, or of a module that is not needed: both write
+// tracebacks while they start that mean nothing.
+var doom = []string{
+	"Scheduler hit an exception", "Received sigquit from a child proc", "scheduler died during initialization", "scheduler is dead",
+	"Initialization failed", "Not enough memory. Please try to increase --mem-fraction-static", "Capture cuda graph failed",
+	"EngineCore encountered a fatal error", "Engine core initialization failed", "EngineDeadError", "watchdog timeout", "Watchdog timeout",
+}
+
 // Causes finds out of a server's log why it ended. Its zero value is ready for use.
 type Causes struct {
-	first map[string]string // by class
+	first  map[string]string // by class
+	doomed bool
 }
 
 // Add looks at a line as it stands in the log, at what its server wrote at no level below an error.
@@ -114,6 +125,7 @@ func (c *Causes) Add(l *Line, raw string) {
 	if c.first == nil {
 		c.first = map[string]string{}
 	}
+	c.doomed = c.doomed || slices.ContainsFunc(doom, func(d string) bool { return strings.Contains(l.Text, d) })
 	if _, seen := c.first[l.Name]; !seen {
 		c.first[l.Name] = raw
 	}
@@ -130,4 +142,7 @@ func (c *Causes) Cause() (class, line string, ok bool) {
 }
 
 // Reset forgets all lines: what a server wrote before it was ready does not tell why it ended later.
-func (c *Causes) Reset() { c.first = nil }
+func (c *Causes) Reset() { *c = Causes{} }
+
+// Doomed reports that a line told of a fault that no server survives, whether its process has ended or not.
+func (c *Causes) Doomed() bool { return c.doomed }

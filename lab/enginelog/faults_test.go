@@ -1,6 +1,7 @@
 package enginelog
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -8,7 +9,13 @@ import (
 // TestCauses: the fault that the others follow from is the cause, and what was meant as a warning is none.
 func TestCauses(t *testing.T) {
 	const at = "[2026-02-26 16:20:37 TP0] "
+	doomed := []string{"memory, then a crash", "a wrapper's prefix", "killed"} // whose server will not come up, even if it lives
 	for name, c := range map[string]struct{ log, class, line string }{
+		"another port": {"ValueError: metrics_port at 40290 is not available in 30 seconds. metrics_port is used by a process already. process.name()='sglang'",
+			PortInUse, "ValueError: metrics_port at 40290 is not available in 30 seconds. metrics_port is used by a process already. process.name()='sglang'"},
+		"a wrapper's prefix": {"sglang-1  | " + at + "Scheduler hit an exception: Traceback (most recent call last):", Crash, "sglang-1  | " + at + "Scheduler hit an exception: Traceback (most recent call last):"},
+		"one request's":      {at + "INFO:     127.0.0.1:45650 - \"POST /generate HTTP/1.1\" 500 Internal Server Error\n" + at + "ERROR:    Traceback (most recent call last):", "", ""},
+		"killed":             {at + "Initialization of distributed group done\nRank 0 scheduler is dead. Please check if there are relevant logs.\n" + at + "Exit code: -9", OutOfMemory, at + "Exit code: -9"},
 		"memory, then a crash": {at + "Scheduler hit an exception: Traceback (most recent call last):\n  File \"a.py\", line 1\n" +
 			"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n" + at + "Received sigquit from a child process. It usually means the child failed.",
 			OutOfMemory, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"},
@@ -30,6 +37,9 @@ func TestCauses(t *testing.T) {
 		class, line, ok := causes.Cause()
 		if class != c.class || line != c.line || ok != (c.class != "") {
 			t.Errorf("%s: %q %q %v", name, class, line, ok)
+		}
+		if want := slices.Contains(doomed, name); causes.Doomed() != want {
+			t.Errorf("%s: doomed %v", name, !want)
 		}
 		causes.Reset()
 		if _, _, ok := causes.Cause(); ok {

@@ -150,7 +150,7 @@ func (w *waiting) await(ctx context.Context, s *Server, proofs []proof) error {
 
 // doom reports that the log has shown a fault for so long that the server will not end by itself.
 func (w *waiting) doom(s *Server, now time.Time) bool {
-	if !w.doomed || !s.watch.faulty() {
+	if !w.doomed || !s.watch.doomed() {
 		return false
 	}
 	if w.fault.IsZero() {

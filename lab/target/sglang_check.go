@@ -27,7 +27,7 @@ func (sglangKind) check(e *engine, arms []trial.Arm) []Finding {
 		value, given := c.variable(a, deviceTimer)
 		return given && value != "1" && value != "true"
 	}, "%s is off: cycles of these arms cannot be taken apart, and where arms differ in it, its cost does too", deviceTimer)
-	return c.found
+	return append(c.found, checkNCCL(&e.c, arms)...)
 }
 
 // sglangCheck collects findings.
@@ -250,6 +250,33 @@ func (c *sglangCheck) simulated() {
 		}
 		return false
 	}, "acceptance is simulated: the cost of cycles is real, the text is not, and the speed-up is what it would be at that acceptance")
+}
+
+// checkNCCL says what is needed for NCCL to tell which of its variables it goes by.
+func checkNCCL(c *Config, arms []trial.Arm) (found []Finding) {
+	varied := func(a trial.Arm) bool {
+		for name := range a.Env {
+			if strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "NCCL_DEBUG") {
+				return true
+			}
+		}
+		return false
+	}
+	value := func(a trial.Arm, name string) string {
+		if v, given := a.Env[name]; given {
+			return v
+		}
+		return c.Env[name]
+	}
+	if of := names(arms, func(a trial.Arm) bool {
+		return varied(a) && !slices.Contains([]string{"INFO", "TRACE"}, strings.ToUpper(value(a, "NCCL_DEBUG")))
+	}); len(of) > 0 {
+		found = append(found, Finding{"nccl_silent", "whether NCCL goes by these variables can be read from its log only: set NCCL_DEBUG=INFO for all arms, which costs time at the start alone", false, of})
+	}
+	if of := names(arms, func(a trial.Arm) bool { return varied(a) && value(a, "NCCL_DEBUG_FILE") != "" }); len(of) > 0 {
+		found = append(found, Finding{"nccl_silent", "NCCL_DEBUG_FILE takes NCCL's lines out of the server's log, where they would be read", false, of})
+	}
+	return found
 }
 
 // version is three numbers, as in 0.5.11.

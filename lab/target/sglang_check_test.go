@@ -74,8 +74,10 @@ func TestSGLangCheck(t *testing.T) {
 		"old variables":                {"0.4.6.post1", "org/d", []trial.Arm{arm("c", chain, "SGLANG_SIMULATE_ACC_LEN=3")}, []string{"variable_ignored:c", "no_ledger:", "simulated_acceptance:c"}},
 		"lossy":                        {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-accept-threshold-acc=0.9")}, []string{"lossy:c"}},
 		"memory":                       {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "mem-fraction-static=0.8"), arm("d", chain)}, []string{"unequal_memory:c,d"}},
-		"no version":                   {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
-		"reserved":                     {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
+		"NCCL": {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "NCCL_PROTO=LL"), arm("d", chain, "NCCL_PROTO=LL", "NCCL_DEBUG=info"), arm("f", chain, "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "NCCL_DEBUG_FILE=/tmp/n"), arm("o", chain)},
+			[]string{"nccl_silent:c", "nccl_silent:f"}},
+		"no version": {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
+		"reserved":   {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
 	} {
 		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter}, sglangKind{}, python{version: c.version})
 		var got []string

@@ -122,12 +122,11 @@ func (w *watch) look() (address string, marked bool, doing, last string) {
 	return w.found, w.marked, w.doing, last
 }
 
-// faulty reports whether the log has shown a fault.
-func (w *watch) faulty() bool {
+// doomed reports that the log has shown a fault that no start survives.
+func (w *watch) doomed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _, faulty := w.causes.Cause()
-	return faulty
+	return w.causes.Doomed()
 }
 
 // rewrites returns the lines in which the server said that it does other than it was told, by name.
