@@ -220,6 +220,24 @@ func TestHostileServersAreSurvived(t *testing.T) {
 	}
 }
 
+// TestLateStartsAreSaid: one place, and a server that is slower than the requests come.
+func TestLateStartsAreSaid(t *testing.T) {
+	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) {
+		time.Sleep(20 * time.Millisecond)
+		_, _ = io.WriteString(w, well)
+	})
+	s, err := Run(t.Context(), b.config(load.Plan{Rate: 200, Requests: 10, Concurrency: 1, Seed: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Tally.Late < 5 || !strings.Contains(strings.Join(s.Warnings, "\n"), "starts were more than 1ms late") {
+		t.Errorf("%+v, warnings %q", s.Tally, s.Warnings)
+	}
+	if s, err = Run(t.Context(), b.config(load.Plan{Requests: 5, Concurrency: 1})); err != nil || s.Tally.Late != 0 || len(s.Warnings) != 0 {
+		t.Errorf("a closed loop: %+v, warnings %q, %v", s.Tally, s.Warnings, err)
+	}
+}
+
 // TestAServerThatDies: what was measured until then is the result, and the run ends soon.
 func TestAServerThatDies(t *testing.T) {
 	var b *backend

@@ -103,7 +103,7 @@ func TestEachMetricHasItsOwnDefinition(t *testing.T) {
 	if s.Steady.Tokens != 14 || s.Steady.TokS() != 140 || s.PeakTokS != 14 || s.PerUser() != 200 {
 		t.Errorf("steady %+v, peak %d, per user %v", s.Steady, s.PeakTokS, s.PerUser())
 	}
-	if len(s.Warnings) != 1 || s.Warnings[0] != "1 requests failed: stalled; the first: x" {
+	if len(s.Warnings) != 2 || s.Warnings[0] != "1 requests failed: stalled; the first: x" || !strings.HasPrefix(s.Warnings[1], "2 of 3 starts were more than 1ms late") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
 }

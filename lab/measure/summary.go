@@ -121,7 +121,7 @@ func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 	if s.Tally.Dropped > 0 {
 		add("%d starts were due and never found a place: the latencies are those of the others", s.Tally.Dropped)
 	}
-	if s.Plan.Rate > 0 && s.Tally.Late*100 > s.Tally.Started {
+	if s.Tally.Late*100 > s.Tally.Started {
 		add("%d of %d starts were more than %v late; latencies count from the moment a request was due", s.Tally.Late, s.Tally.Started, load.LateAfter)
 	}
 }
