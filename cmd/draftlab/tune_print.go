@@ -166,6 +166,9 @@ func verdict(r *campaign.Result) string {
 // undecided says what could not be excluded.
 func undecided(open *campaign.ArmResult) string {
 	text := "Undecided: no arm is faster than plain decoding beyond doubt"
+	if open == nil {
+		return "Undecided: no arm was measured, as far as it takes to compare it with plain decoding. The warnings say why."
+	}
 	if s := open.Speedup; s != nil && s.BestPlain != nil && s.BestPlain.High != nil {
 		text += fmt.Sprintf(", but %s may be (95 %% interval %s)", ui.Clean(open.Name), between(s.BestPlain))
 	} else {

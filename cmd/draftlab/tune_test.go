@@ -75,6 +75,7 @@ func TestVerdicts(t *testing.T) {
 		{base(campaign.NoneFaster), []string{"Best: plain decoding. No arm"}},
 		{base(campaign.Undecided), []string{"Undecided: no arm", "but chain-3 may be (95 % interval 1.40 – 1.60)"}},
 		{elsewhere(faster(1)), []string{"1.43× plain decoding", "Its server was started with: A=b python3 -m x"}},
+		{&campaign.Result{Verdict: campaign.Undecided}, []string{"no arm was measured"}},
 		{few, []string{"too few pairs for an interval"}},
 	} {
 		for _, w := range c.want {

@@ -203,7 +203,8 @@ func (r *Result) judge(d *data) {
 	best := leader(r.Arms)
 	if best == nil {
 		r.Verdict = NoneFaster
-		if r.Open() != nil {
+		measured := slices.ContainsFunc(r.Arms, func(a ArmResult) bool { return !a.Plain() && a.Decided != Unmeasured && a.Decided != Failed })
+		if r.Open() != nil || !measured {
 			r.Verdict = Undecided
 		}
 		return

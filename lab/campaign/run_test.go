@@ -212,6 +212,15 @@ func TestNoiseLeavesItOpen(t *testing.T) {
 	}
 }
 
+// TestNothingWasMeasured: a campaign that had no time for any arm does not say that none is faster.
+func TestNothingWasMeasured(t *testing.T) {
+	e := newFake(5, 0.02, map[string]float64{"none": 0.5})
+	r, _ := finish(t, e, "budget: {time: 60s}\n"+usual, nil)
+	if r.Verdict != Undecided || r.Open() != nil || r.arm("chain-1").Decided != Unmeasured {
+		t.Errorf("%s, open %+v", r.Verdict, r.Open())
+	}
+}
+
 // TestInterruptAndGoOn: an interrupt ends the server, and the campaign goes on later with nothing measured twice.
 func TestInterruptAndGoOn(t *testing.T) {
 	e := newFake(1, 0.03, map[string]float64{"eagle32": 150})
