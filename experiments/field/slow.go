@@ -1,6 +1,7 @@
 package field
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"time"
+
+	"draftlab/lab/clock"
 )
 
 // proxy stands before a server and hands its answers on as a slower server would have sent them: what arrived a time t after the first
@@ -75,12 +78,13 @@ type slowBody struct {
 	share  float64
 	pieces chan piece
 	closed chan struct{}
-	first  time.Time // zero until the first piece
-	left   piece     // the rest of what was handed on
+	alarm  *clock.Alarm // exact without spinning, which would take the server's processor
+	first  time.Time    // zero until the first piece
+	left   piece        // the rest of what was handed on
 }
 
 func newSlowBody(body io.ReadCloser, share float64) *slowBody {
-	b := &slowBody{Closer: body, share: share, pieces: make(chan piece, 1024), closed: make(chan struct{})}
+	b := &slowBody{Closer: body, share: share, pieces: make(chan piece, 1024), closed: make(chan struct{}), alarm: clock.NewAlarm()}
 	go func() {
 		defer close(b.pieces)
 		for buffer := make([]byte, 32<<10); ; {
@@ -112,7 +116,8 @@ func (b *slowBody) Read(to []byte) (int, error) {
 		if b.first.IsZero() {
 			b.first = p.at
 		}
-		wait(p.at.Add(time.Duration(b.share * float64(p.at.Sub(b.first)))))
+		due := p.at.Add(time.Duration(b.share * float64(p.at.Sub(b.first))))
+		b.alarm.Until(context.Background(), due) // false if Close ended it: there is nobody to read on
 		b.left = p
 	}
 	n := copy(to, b.left.data)
@@ -123,15 +128,5 @@ func (b *slowBody) Read(to []byte) (int, error) {
 // Close ends the reading goroutine as well.
 func (b *slowBody) Close() error {
 	close(b.closed)
-	return b.Closer.Close()
-}
-
-// spinning is how long before its time a wait stops sleeping: timers of the system are late by up to so much.
-const spinning = 200 * time.Microsecond
-
-// wait returns at a time, not before and hardly after it.
-func wait(until time.Time) {
-	time.Sleep(time.Until(until) - spinning)
-	for time.Now().Before(until) {
-	}
+	return errors.Join(b.alarm.Close(), b.Closer.Close())
 }
