@@ -71,14 +71,14 @@ class Server:
         self.log.seek(0)
         sys.exit(f"{self.name}: {what}; the end of its log:\n{self.log.read()[-3000:]}")
 
-    def wait(self):
-        """Returns when the server is healthy."""
-        end = time.monotonic() + READY
+    def wait(self, limit=READY):
+        """Returns when the server is healthy, within so many seconds."""
+        end = time.monotonic() + limit
         while self.status() != 200:
             if self.process.poll() is not None:
                 self.fail(f"ended with status {self.process.returncode}")
             if time.monotonic() > end:
-                self.fail(f"is not ready after {READY} s")
+                self.fail(f"is not ready after {limit} s")
             time.sleep(0.1)
 
     def status(self):

@@ -30,6 +30,7 @@ from servers import Reply, Server, deciles, flush, numbers
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRAFTER = ROOT / "drafters/smollm2-135m-instruct-eagle3"
 CONTEXT = 2048  # tokens of one sequence, on all servers
+READY = 1800    # seconds that a start may take: vLLM compiles two minutes on idle cores
 REST = 1.5      # seconds before a request: vLLM's processes spin for a second behind their last one, which slows the next server down
 
 
@@ -81,7 +82,7 @@ def start(o, started):
     def up(name, command, env=None):
         started.append(Server(name, command, env))
         began = time.monotonic()
-        started[-1].wait()
+        started[-1].wait(READY)
         build.log(f"{name}: ready after {time.monotonic() - began:.0f} s")
         return started[-1]
 
