@@ -318,6 +318,7 @@ func TestBootsEach(t *testing.T) {
 		"boots: 4\nfactors: {steps: [1]}":                                       {4, 4, ""},
 		"budget: {boots: 3}\nfactors: {steps: [1]}":                             {1, 0, "2 ways to start the server, 1 times each, and 2 starts for the confirm run"},
 		"search: {kind: random, arms: 1}\nfactors: {steps: [1, 2, 3, 4, 5, 6]}": {1, 3, ""},
+		"search: {kind: model}\nfactors: {steps: [1, 2, 3, 4, 5, 6]}":           {1, 1, ""}, // (12 - 2) / (5 + 1)
 	} {
 		c := parsed(t, text)
 		arms, _, err := Arms(c)

@@ -90,7 +90,11 @@ const confirmBoots = 2
 // bootsEach is how often each way of starting the server is started.
 func bootsEach(c *file.Campaign, seed uint64, e Engine, arms []trial.Arm) (int, error) {
 	ways := len(group(e, arms, firstRound(c, seed, arms)))
-	ways = allRounds(c, seed, arms, ways)
+	if c.Search.Kind == file.Model { // the later rounds need starts as well, unless they share those of the first
+		grid := *c
+		grid.Search = file.Search{Kind: file.Grid}
+		ways = min(len(group(e, arms, firstRound(&grid, seed, arms))), guide(c, arms).Most()+1)
+	}
 	if ways == 1 {
 		if c.Boots > c.Budget.Boots {
 			return 0, fmt.Errorf("boots: %d starts are more than budget.boots has (%d)", c.Boots, c.Budget.Boots)

@@ -85,16 +85,16 @@ func (g *Guided) Most() int { return g.most }
 // would have ruled out.
 const batch = 2
 
-// NewGuided returns a search that measures at most so many arms; 0 is what Most says.
+// NewGuided returns a search that measures at most so many arms; 0 leaves it to the search.
 func NewGuided(arms []trial.Arm, most int) *Guided {
 	if most == 0 {
-		most = Most(arms)
+		most = usualMost(arms)
 	}
 	return &Guided{arms: arms, most: most}
 }
 
-// Most is how many arms a guided search measures at most if nobody says: a fifth of them, and some more than it takes to begin with.
-func Most(arms []trial.Arm) int { return min(len(arms), max(len(arms)/5, len(seeds(arms))+batch)) }
+// usualMost is how many arms a guided search measures at most if nobody says: a fifth of them, and some more than it takes to begin with.
+func usualMost(arms []trial.Arm) int { return min(len(arms), max(len(arms)/5, len(seeds(arms))+batch)) }
 
 // Next measures first what a model can be fitted to, and then contenders: arms whose speed-up may, by the upper bound that was
 // foretold, reach the best lower bound of any, those first that may be fastest.
