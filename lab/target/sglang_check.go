@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ func (sglangKind) check(e *engine, arms []trial.Arm) []Finding {
 		value, given := c.variable(a, deviceTimer)
 		return given && value != "1" && value != "true"
 	}, "%s is off: cycles of these arms cannot be taken apart, and where arms differ in it, its cost does too", deviceTimer)
-	return append(c.found, checkNCCL(&e.c, arms)...)
+	return slices.Concat(c.found, checkNCCL(&e.c, arms), checkProxy(e, arms))
 }
 
 // sglangCheck collects findings.
@@ -250,6 +251,31 @@ func (c *sglangCheck) simulated() {
 		}
 		return false
 	}, "acceptance is simulated: the cost of cycles is real, the text is not, and the speed-up is what it would be at that acceptance")
+}
+
+// checkProxy warns of a proxy for all addresses: SGLang sends its warm-up request to itself through it, and ends with "warmup error".
+func checkProxy(e *engine, arms []trial.Arm) []Finding {
+	if e.host.Name() != "" {
+		return nil // a login elsewhere has an environment of its own
+	}
+	env := e.c.Environ
+	if env == nil {
+		env = os.Environ()
+	}
+	proxy, direct := false, false
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		switch strings.ToLower(name) {
+		case "http_proxy", "all_proxy":
+			proxy = proxy || value != ""
+		case "no_proxy":
+			direct = direct || value == "*" || strings.Contains(value, "127.0.0.1")
+		}
+	}
+	if !proxy || direct || e.c.Env["no_proxy"] != "" {
+		return nil
+	}
+	return []Finding{{"proxy", "the environment has a proxy for 127.0.0.1, too: SGLang would send its warm-up request through it and end; set no_proxy=127.0.0.1,localhost", false, names(arms, nil)}}
 }
 
 // checkNCCL says what is needed for NCCL to tell which of its variables it goes by.

@@ -79,7 +79,7 @@ func TestSGLangCheck(t *testing.T) {
 		"no version": {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
 		"reserved":   {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
 	} {
-		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter}, sglangKind{}, python{version: c.version})
+		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: c.version})
 		var got []string
 		for _, f := range e.Check(c.arms) {
 			code := f.Code
@@ -135,5 +135,21 @@ func TestSGLangCommand(t *testing.T) {
 	other, _ := e.Split(trial.Knobs{Drafter: "eagle3"})
 	if got, _ := e.Command(plain); strings.Contains(got, "speculative") || plain.Drafter != other.Drafter {
 		t.Error(got)
+	}
+}
+
+// TestProxy: a proxy is told of only where it would come between a server and itself.
+func TestProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		environ []string
+		found   int
+	}{
+		"none": {[]string{"PATH=/bin"}, 0}, "one": {[]string{"http_proxy=http://p:3128"}, 1}, "empty": {[]string{"http_proxy="}, 0},
+		"not here": {[]string{"HTTP_PROXY=http://p:3128", "NO_PROXY=localhost,127.0.0.1"}, 0},
+	} {
+		e := newEngine(Config{Kind: "sglang", Model: "m", Environ: c.environ}, sglangKind{}, python{version: "0.5.18"})
+		if found := e.Check([]trial.Arm{arm("p", trial.Knobs{})}); len(found) != c.found {
+			t.Errorf("%s: %+v", name, found)
+		}
 	}
 }

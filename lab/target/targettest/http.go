@@ -168,7 +168,7 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request, path string) {
 		out.cycles, out.accepted = out.cycles+1, out.accepted+got-1
 		out.emit(min(got, limit-out.tokens))
 	}
-	out.end(s.args["speculative_algorithm"] != "null")
+	out.end(s.args["speculative_algorithm"] != "null", s.number("speculative_num_steps"))
 	s.tokens.Add(int64(out.tokens))
 	if s.args["speculative_algorithm"] != "null" {
 		s.verified.Add(int64(out.cycles))
@@ -224,7 +224,7 @@ func (o *stream) emit(n int) {
 }
 
 // end sends what stands behind the text.
-func (o *stream) end(spec bool) {
+func (o *stream) end(spec bool, depth int) {
 	if o.path == "/generate" {
 		meta := map[string]any{"prompt_tokens": o.prompt, "completion_tokens": o.tokens, "finish_reason": map[string]any{"type": "length"}}
 		if spec {
@@ -237,7 +237,11 @@ func (o *stream) end(spec bool) {
 	} else {
 		empty := map[string]any{"index": 0, "finish_reason": "length", "text": "", "delta": map[string]any{}}
 		o.send(map[string]any{"choices": []any{empty}})
-		o.send(map[string]any{"choices": []any{}, "usage": map[string]any{"prompt_tokens": o.prompt, "completion_tokens": o.tokens}})
+		last := map[string]any{"choices": []any{}, "usage": map[string]any{"prompt_tokens": o.prompt, "completion_tokens": o.tokens}}
+		if o.isLlama() {
+			last["timings"] = o.timings(depth)
+		}
+		o.send(last)
 	}
 	_, _ = io.WriteString(o.w, "data: [DONE]\n\n") // the client may have gone
 }

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package targettest plays an SGLang server for tests: the test's own binary, started once more, replays the start-up, the log lines,
-// the endpoints and the answers of three versions, with what can go wrong. [Main], called first in TestMain, makes the binary one;
+// Package targettest plays servers of SGLang and llama.cpp for tests: the test's own binary, started once more, replays the start-up, the log lines,
+// the endpoints and the answers of three versions of SGLang and one of llama.cpp, with what can go wrong. [Main], called first in TestMain, makes the binary one;
 // [Script] says how it behaves, and [Script.Command] starts it.
 //
 // It decodes nothing: its text follows from the prompt alone, and its times from the script. It knows no package of target.
@@ -81,6 +81,9 @@ func (s Script) Command(t testing.TB) []string {
 
 // Main plays the server and does not return if the process is one. TestMain calls it first.
 func Main() {
+	if os.Getenv(llamaVariable) != "" {
+		os.Exit(playLlama(os.Args[1:]))
+	}
 	text := os.Getenv(variable)
 	if text == "" {
 		return
