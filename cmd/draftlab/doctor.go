@@ -45,20 +45,20 @@ is plausible: layer ids as inputs or as outputs, shifted, with the embedding or 
 orders, and any single layer in the place of each; drafting on from the normed state or from the one before it; norms
 that the checkpoint leaves open; d2t as offsets or as ids; other rotary embeddings. It says which wiring acceptance
 supports, with intervals, whether that is the configured one, and what to change. Wirings are chosen on some prompts and
-judged on others. With the default model that takes about a minute; a large model gets less text and fewer wirings, for about
-two minutes or as long as the least takes, which is announced. --files looks at the files alone.
+judged on others. With the default model that takes about a minute; a large model gets less text and fewer wirings,
+for about two minutes or as long as the least takes, which is announced. --files looks at the files alone.
 
 Without DRAFTER it examines the one that comes with the model. docs/doctor.md lists the codes.
 
-Of a campaign file (docs/campaign.md) it says, before a server is started: what an engine would rewrite silently or refuse only
-once its model has loaded, what is unequal between arms and their baseline, drafts that cannot be, timers that are
-missing, how small a difference the plan can find, and for this program's own engine whether the memory suffices and
-what is wrong with the drafter's files.
+Of a campaign file (docs/campaign.md) it says, before a server is started: what an engine would rewrite silently or
+refuse only once its model has loaded, what is unequal between arms and their baseline, drafts that cannot be, timers
+that are missing, how small a difference the plan can find, and for this program's own engine whether the memory
+suffices and what is wrong with the drafter's files.
 
-The JSON document is {"drafter", "model", "sound", "findings": [{"level", "code", "text"}], "wiring"}; levels are ok, note,
-warning and fault. "wiring" is there if it was measured: {"verdict", "measured": [{"role", "wiring", "text", "accepted",
-"drafts", "less", "accept_length"}], "fixes": [{"key", "value", "text"}], …}. For a campaign it is {"campaign", "sound",
-"findings"}. The exit status is 1 if there is a fault.` + exitHelp,
+The JSON document is {"drafter", "model", "sound", "findings": [{"level", "code", "text"}], "wiring"}; levels are ok,
+note, warning and fault. "wiring" is there if it was measured: {"verdict", "measured": [{"role", "wiring", "text",
+"accepted", "drafts", "less", "accept_length"}], "fixes": [{"key", "value", "text"}], …}. For a campaign it is
+{"campaign", "sound", "findings"}. The exit status is 1 if there is a fault.` + exitHelp,
 		Example: `  draftlab doctor
   draftlab doctor ./drafter --model ./model.gguf --prompts prompts.jsonl
   draftlab doctor ./drafter --model smollm2 --files --json
