@@ -80,9 +80,9 @@ func (r *residuals[T]) at(a T) (residual, variance float64) {
 // up to 12 rows of the default target, and cover what was foretold there as often as they claim (experiments/predict). Larger ones
 // make wider intervals, longer lengths closer ones far from measured arms.
 const (
-	cycleRows, rowsApart     = 0.06, 0.6  // verification is no straight line of its rows: kernels and graphs come in steps
-	cyclePasses, passesApart = 0.02, 1.0  // nor are the drafter's passes all equal
-	cycleTree, treesApart    = 0.05, 1.0  // a tree's rows see only those before them on their path, which costs more than a chain's
+	cycleRows, rowsApart     = 0.05, 0.7  // verification is no straight line of its rows: kernels and graphs come in steps
+	cyclePasses, passesApart = 0.015, 1.0 // nor are the drafter's passes all equal
+	cycleTree, treesApart    = 0.04, 1.0  // a tree's rows see only those before them on their path, which costs more than a chain's
 	cycleOwn                 = 0.01       // what equal rows and passes have apart
 	gainAll                  = 0.01       // tokens that end a text are drafted for nothing
 	gainDepth, stepsApart    = 0.015, 0.7 // depths
