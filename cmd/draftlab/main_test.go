@@ -73,7 +73,7 @@ func TestScripts(t *testing.T) {
 			)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"waitfor": waitFor, "damage": damage, "exportfiles": exportFiles, "cut": cut, "long": long, "unhex": unhex, "freeport": freePort, "waittext": waitText, "ask": ask,
+			"waitfor": waitFor, "damage": damage, "exportfiles": exportFiles, "cut": cut, "long": long, "unhex": unhex, "freeport": freePort, "expand": expand, "waittext": waitText, "ask": ask,
 		},
 	})
 }
@@ -147,6 +147,11 @@ func cut(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), b[:n], 0o644))
+}
+
+// expand replaces the variables in a file by their values: expand FILE.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o644))
 }
 
 // long writes a file of so many x: long BYTES FILE.
