@@ -136,7 +136,7 @@ func TestBare(t *testing.T) {
 	html := write(t, d)
 	checkPage(t, html)
 	for _, want := range []string{
-		"Undecided: no arm is faster than plain decoding beyond doubt.", "The campaign raised no warnings.", "No arm was compared", "No output was long enough",
+		"No arm was compared with plain decoding, so that there is no answer.", "The campaign raised no warnings.", "No arm was compared", "No output was long enough",
 		"keeps no ledger", "No arm&#39;s server told", "Verify times of two row counts", "No cost model could be fitted: ", "Nothing was predicted",
 		"neither trials nor starts", "No hypotheses were stated.", "The result names no environment.", "draftlab report",
 	} {
@@ -330,5 +330,22 @@ func TestStore(t *testing.T) {
 func TestMark(t *testing.T) {
 	if m := mark(&trial.Trial{Sample: &client.Sample{Error: "gone"}}); !m.Failed || m.TokS != 0 {
 		t.Errorf("a failed request became %+v", m)
+	}
+}
+
+// Where the baseline itself was not measured, the best plain decoding shows how the machine's speed moved.
+func TestSteady(t *testing.T) {
+	d := rich(t)
+	p := &page{d, d.result}
+	if l := p.steady(p.lanes()); l == nil || l.name != "plain" {
+		t.Errorf("the lane is %+v", l)
+	}
+	d.Trials = slices.DeleteFunc(d.Trials, func(m Mark) bool { return m.Arm == "plain" })
+	if l := p.steady(p.lanes()); l == nil || l.name != "plain, NCCL" {
+		t.Errorf("without the baseline's trials the lane is %+v", l)
+	}
+	d.Trials = nil
+	if l := p.steady(p.lanes()); l != nil {
+		t.Errorf("without trials the lane is %+v", l)
 	}
 }

@@ -31,6 +31,8 @@ func (p *page) answer() string {
 		return fmt.Sprintf("Not confirmed: %s seemed faster than %s, but measured again it was %s.", r.Confirm.Arm, p.rival(), again.words())
 	case r.Verdict == "not-confirmed":
 		return fmt.Sprintf("Not confirmed: an arm seemed faster than %s, but measuring it again gave no usable pair.", p.rival())
+	case p.nearest() == "":
+		return "No arm was compared with plain decoding, so that there is no answer."
 	case r.Verdict == "none-faster":
 		return fmt.Sprintf("Speculation does not pay here: no arm is faster than %s%s.", p.rival(), p.nearest())
 	case r.Verdict == "undecided":
@@ -301,6 +303,9 @@ func (p *page) environment() section {
 			s.Tables = append(s.Tables, t)
 		}
 	}
+	if len(checks.Rows) > 0 {
+		s.Text = append(s.Text, "Of a variable, applied and ignored are what a log says; missing is one that the process does not have; unknown is one that it has, while nothing says whether it acts.")
+	}
 	if len(differences.Rows) == 0 && len(p.Boots) > 0 {
 		s.Text = append(s.Text, "Every server says that it runs with the settings that were asked for, as far as it tells.")
 	}
@@ -354,7 +359,7 @@ func (p *page) reproduce() section {
 		}
 	}
 	if len(lines) > 0 {
-		s.Code = append(s.Code, code{"The servers were started by", strings.Join(lines, "\n")})
+		s.Code = append(s.Code, code{"The servers were started by", strings.Join(lines, "\n\n")})
 	}
 	if p.Campaign != "" {
 		s.Code = append(s.Code, code{"The campaign file, for draftlab tune FILE", p.Campaign})

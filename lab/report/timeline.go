@@ -174,10 +174,23 @@ func (p *page) drawTimeline(d *drawing, c clock, lanes []lane) {
 		y += 20
 	}
 	y = d.panel("memory, GB/s", p.Trials, c, x, y, "s2", func(m Mark) float64 { return m.Bandwidth })
-	if i := slices.IndexFunc(lanes, func(l lane) bool { return l.name == p.result.Baseline }); i >= 0 {
-		y = d.panel(p.result.Baseline+", tok/s", lanes[i].marks, c, x, y, "s0", func(m Mark) float64 { return m.TokS })
+	if l := p.steady(lanes); l != nil {
+		y = d.panel(l.name+", tok/s", l.marks, c, x, y, "s0", func(m Mark) float64 { return m.TokS })
 	}
 	d.h = d.xAxis(x, top, y, c.name+" since the beginning", short)
+}
+
+// steady is the lane whose speed shows how the machine's moves: the baseline, or if that was not measured the best plain decoding; nil if
+// neither was.
+func (p *page) steady(lanes []lane) *lane {
+	for _, name := range []string{p.result.Baseline, p.result.BestPlain} {
+		for i := range lanes {
+			if lanes[i].name == name {
+				return &lanes[i]
+			}
+		}
+	}
+	return nil
 }
 
 func (d *drawing) timelineLegend(p *page, lanes []lane) {
