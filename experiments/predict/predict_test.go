@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"draftlab/experiments/rig"
@@ -10,9 +11,10 @@ import (
 	"draftlab/lab/trial"
 )
 
-// TestHalves: what is foretold is not measured first, and together it is the whole space.
+// TestHalves: what is foretold is not measured first, together it is the whole space unless fewer arms are wanted, and campaigns
+// foretell other ones, the same each time.
 func TestHalves(t *testing.T) {
-	first, later := halves()
+	first, later := (&options{}).halves(0)
 	seen := map[string]bool{}
 	for _, a := range append(first, later...) {
 		if seen[a.Name] {
@@ -22,6 +24,16 @@ func TestHalves(t *testing.T) {
 	}
 	if n := len(search.Default("eagle3").Arms()); len(seen) != n || len(later) < 20 {
 		t.Errorf("%d arms of %d, %d of them foretold", len(seen), n, len(later))
+	}
+	few := func(i int) (names []string) {
+		_, later := (&options{arms: 12}).halves(i)
+		for _, a := range later {
+			names = append(names, a.Name)
+		}
+		return names
+	}
+	if one := few(1); len(one) != 12 || slices.Equal(one, few(2)) || !slices.Equal(one, few(1)) {
+		t.Errorf("%v and %v are foretold", one, few(2))
 	}
 }
 
