@@ -50,7 +50,20 @@ func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
 			out = append(out, check(name, s.environ[name], nil, "server", facts))
 		}
 	}
+	for i := range out { // what is written down is read by others
+		if secret.MatchString(out[i].Name) {
+			out[i].Want, out[i].Got, out[i].Line = hidden(out[i].Want), hidden(out[i].Got), ""
+		}
+	}
 	return out, nil
+}
+
+// hidden stands for a secret value.
+func hidden(value string) string {
+	if value == "" {
+		return ""
+	}
+	return "…"
 }
 
 // check compares a variable of a process, nil for one that cannot be looked at, with what was set.

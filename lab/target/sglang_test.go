@@ -293,7 +293,7 @@ func TestEnvironment(t *testing.T) {
 		env   map[string]string
 		want  map[string]string // state by variable, of rank 1
 	}{
-		"applied": {"", map[string]string{"NCCL_DEBUG": "INFO", "NCCL_PROTO": "LL", "NCCL_NTHREADS": "256", "OTHER": "a b"},
+		"applied": {"", map[string]string{"NCCL_DEBUG": "INFO", "NCCL_PROTO": "LL", "NCCL_NTHREADS": "256", "OTHER": "a b", "HF_TOKEN": "hf_abc"},
 			map[string]string{"NCCL_PROTO": applied, "NCCL_NTHREADS": applied, "OTHER": unknown}},
 		"no such protocol": {"", map[string]string{"NCCL_DEBUG": "INFO", "NCCL_PROTO": "LL256"}, map[string]string{"NCCL_PROTO": ignored}},
 		"no log":           {"", map[string]string{"NCCL_PROTO": "LL"}, map[string]string{"NCCL_PROTO": unknown}},
@@ -306,6 +306,9 @@ func TestEnvironment(t *testing.T) {
 		checks, err := s.Environment(context.Background())
 		if err != nil {
 			t.Fatal(err)
+		}
+		if text := fmt.Sprint(checks); strings.Contains(text, "hf_abc") || strings.Contains(text, "HF_TOKEN") != (c.env["HF_TOKEN"] != "") {
+			t.Errorf("%s: a secret, or nothing of it: %s", name, text)
 		}
 		got := map[string]trial.EnvCheck{}
 		ranks := map[string]bool{}
