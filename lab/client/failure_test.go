@@ -65,7 +65,7 @@ func hostile(t *testing.T) *httptest.Server {
 
 func TestHostileServersAreNamed(t *testing.T) {
 	s := hostile(t)
-	h := NewHTTP(4, 100*time.Millisecond)
+	h := NewHTTP(4, 800*time.Millisecond)
 	defer h.CloseIdleConnections()
 	c := &Client{Base: s.URL, HTTP: h}
 	for how, want := range map[string]Failure{
@@ -94,12 +94,12 @@ func TestASlowServerDoesNotStall(t *testing.T) {
 		for range 8 {
 			_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n")
 			w.(http.Flusher).Flush()
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 		}
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	}))
 	defer s.Close()
-	h := NewHTTP(1, 250*time.Millisecond)
+	h := NewHTTP(1, 1500*time.Millisecond)
 	defer h.CloseIdleConnections()
 	got := (&Client{Base: s.URL, HTTP: h}).Do(t.Context(), time.Now(), &Request{API: Completion})
 	if got.Failure != "" || got.OutputTokens != 8 {
