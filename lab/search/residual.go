@@ -76,9 +76,9 @@ func (r *residuals[T]) at(a T) (residual, variance float64) {
 	return residual, max(variance, 0)
 }
 
-// How alike the models' errors are of two arms, as covariances of logarithms. The sizes were found on campaigns over chains and trees of
-// up to 12 rows of the default target, and cover what was foretold there as often as they claim (experiments/predict). Larger ones
-// make wider intervals, longer lengths closer ones far from measured arms.
+// How alike the models' errors are of two arms, as covariances of logarithms. The sizes were found on 28 chains and trees of up to 12 rows of
+// the default target (docs/LOG.md) and on simulated machines (search_test.go); experiments/predict scores them. Larger ones make
+// wider intervals, longer lengths closer ones far from measured arms.
 const (
 	cycleRows, rowsApart     = 0.05, 0.7  // verification is no straight line of its rows: kernels and graphs come in steps
 	cyclePasses, passesApart = 0.015, 1.0 // nor are the drafter's passes all equal
