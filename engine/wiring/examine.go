@@ -106,7 +106,11 @@ func Examine(ctx context.Context, dev compute.Device, m *model.Model, r *Reading
 	if err := x.write(ctx, x.p.choose); err != nil {
 		return nil, err
 	}
-	s := &search{space: x.space, sweep: x.p.sweep, deadline: start.Add(o.Budget), try: x.score, progress: x.tried()}
+	deadline := start.Add(o.Budget)
+	if least := time.Now().Add(o.Budget / 2); least.After(deadline) { // of a target that took longer to write than was thought
+		deadline = least
+	}
+	s := &search{space: x.space, sweep: x.p.sweep, deadline: deadline, try: x.score, progress: x.tried()}
 	best, err := s.run(ctx)
 	if err != nil {
 		return nil, err
@@ -159,10 +163,6 @@ func (x *examiner) plan(ctx context.Context) error {
 		}
 		x.queue = append(x.queue, p)
 	}
-	list := plans
-	if x.o.Quick {
-		list = plans[1:]
-	}
 	least := plans[len(plans)-1]
 	if need := least.choose + least.judge; len(x.queue) < need {
 		return fmt.Errorf("%d prompts of at most %d tokens: at least %d are needed", len(x.queue), limit, need)
@@ -171,23 +171,29 @@ func (x *examiner) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range list {
-		x.p = p
-		have := len(x.queue)
-		if p.choose+p.judge > have {
-			x.p.choose, x.p.judge = have/2, have-have/2
-			x.p.choose = min(x.p.choose, p.choose)
+	var about time.Duration
+	x.p, about = fit(x.queue, x.o.Quick, x.o.Budget, decode, row)
+	x.o.Progress(Stage{Text: fmt.Sprintf("the target writes %d answers of up to %d tokens to draft over", x.p.choose+x.p.judge, x.p.tokens), About: about})
+	return nil
+}
+
+// fit returns the largest plan whose text the target writes in half the budget, or else the least, cut down to the prompts that there are, and how
+// long the writing takes, given the times of a decode step and of a row of a long pass.
+func fit(prompts [][]int32, quick bool, budget, decode, row time.Duration) (p plan, about time.Duration) {
+	list := plans
+	if quick {
+		list = plans[1:]
+	}
+	for _, p = range list {
+		if have := len(prompts); p.choose+p.judge > have {
+			p.choose = min(p.choose, have/2)
+			p.judge = have - p.choose
 		}
-		about := x.p.cost(x.queue, decode, row)
-		last := i == len(list)-1
-		if about <= x.o.Budget/2 || last {
-			x.o.Progress(Stage{
-				Text: fmt.Sprintf("the target writes %d answers of up to %d tokens to draft over", x.p.choose+x.p.judge, x.p.tokens), About: about,
-			})
+		if about = p.cost(prompts, decode, row); about <= budget/2 {
 			break
 		}
 	}
-	return nil
+	return p, about
 }
 
 // tried returns what is told of wirings tried: after the first of them, how long the others will take.
