@@ -19,7 +19,7 @@ import (
 )
 
 // doctorBudget bounds the measurement where the target lets it; see wiring.Options.
-const doctorBudget = 2 * time.Minute
+const doctorBudget = 3 * time.Minute
 
 // set returns the prompts for the target, in a mixed order that is always the same.
 func (f *doctorFlags) set() (prompts.Set, error) {

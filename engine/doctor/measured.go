@@ -21,6 +21,11 @@ func Measured(r *wiring.Result) []Finding {
 			first.Text, depths(first), configured.Text, depths(configured), amount(configured.Less), configured.AcceptLength, first.AcceptLength)
 	case wiring.Undecided:
 		ahead := r.Of(wiring.Supported)
+		if ahead == nil {
+			c.add(Warning, string(r.Verdict), "These texts are too few to decide: as configured (%s) the target accepts %s of first drafts, and %s with the states of other positions. More prompts can decide it (--prompts).",
+				first.Text, share(first.Accepted[0]), share(control.Accepted[0]))
+			break
+		}
 		c.add(Warning, string(r.Verdict), "These texts do not decide between the configured wiring and another: as configured (%s) the target accepts %s of first drafts, and %s with %s; "+
 			"the difference is %s drafts a position. More prompts can decide it (--prompts).",
 			first.Text, share(first.Accepted[0]), share(ahead.Accepted[0]), ahead.Text, amount(negative(ahead.Less)))

@@ -48,6 +48,10 @@ func TestMeasuredWords(t *testing.T) {
 			[]string{"warning wiring_undecided: configured (A) the target accepts 60.0 %", "warning wiring_undecided: 70.0 % (65.0 to 75.0) with B; the difference is 0.30 (-0.10 to 0.70)"}, "wiring_alike",
 		},
 		{
+			wiring.Result{Verdict: wiring.Undecided, Measured: []*wiring.Measured{measured(wiring.Configured, "A", 0.6, 0, 0, 0), control}},
+			[]string{"warning wiring_undecided: too few to decide: as configured (A) the target accepts 60.0 %"}, "wiring_alike",
+		},
+		{
 			wiring.Result{Verdict: wiring.None, Measured: []*wiring.Measured{
 				measured(wiring.Configured, "A", 0.03, 0, 0, 0), measured(wiring.Rival, "B", 0.04, -0.01, -0.02, 0.01), control,
 			}},

@@ -22,7 +22,7 @@ type plan struct {
 }
 
 // plans from the largest to the least that gives an interval.
-var plans = []plan{{8, 16, 64, true, 80}, {8, 8, 64, false, 30}, {4, 4, 24, false, 30}}
+var plans = []plan{{8, 16, 64, true, 80}, {8, 8, 64, false, 30}, {4, 8, 32, false, 30}}
 
 const (
 	groupTexts = 8    // most texts of a pass
@@ -68,7 +68,7 @@ type Options struct {
 	Stop    func(int32) bool // the tokens that end a text
 	Quick   bool             // less text, and not every layer
 	// Budget bounds the whole: text is cut down to what can be written in half of it, and nothing new is tried after it.
-	// At least eight short answers are written, and the verdict is measured, however long that takes.
+	// At least twelve short answers are written, and the verdict is measured, however long that takes.
 	Budget   time.Duration
 	Progress func(Stage)
 }

@@ -132,15 +132,15 @@ func (m *Measured) finish(best *Measured, comparisons int) {
 		m.AcceptLength = 1 + float64(m.drafts)/float64(m.cycles)
 	}
 	if m != best {
-		m.Less = best.less(m, comparisons)
+		m.Less = best.less(m, 1, comparisons)
 	}
 }
 
-// less returns by how many drafts o is below m, paired by text, with the interval for one of several comparisons.
-func (m *Measured) less(o *Measured, comparisons int) Interval {
+// less returns by how many drafts o, taken so many times, is below m, paired by text, with the interval for one of several comparisons.
+func (m *Measured) less(o *Measured, times float64, comparisons int) Interval {
 	diff, theirs := m.total(), o.total()
 	for i := range diff {
-		diff[i] -= theirs[i]
+		diff[i] -= times * theirs[i]
 	}
 	return ratio(diff, m.positions[0], 1-(1-confidence)/float64(comparisons*looks))
 }

@@ -54,7 +54,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: %s, first %v", name, got, j.list[0].Wiring.Layers)
 		}
 		supported := slices.ContainsFunc(j.list, func(m *Measured) bool { return m.Role == Supported })
-		if configured := j.list[0].Role == Configured; supported != (got == Wrong || got == Undecided) || configured == (got == Wrong) {
+		if configured := j.list[0].Role == Configured; supported && got != Undecided && got != Wrong || got == Wrong && !supported || configured == (got == Wrong) {
 			t.Errorf("%s: %s, and the first is %s", name, got, j.list[0].Role)
 		}
 		if len(j.list[0].Accepted) != Steps || j.list[0].Less != (Interval{}) {
@@ -150,7 +150,7 @@ func TestPlanFits(t *testing.T) {
 		"slower":          {100, false, 150 * time.Millisecond, plans[1]},
 		"slow":            {100, false, time.Second, plans[2]},
 		"very slow":       {100, false, time.Minute, plans[2]},
-		"few prompts":     {12, false, time.Millisecond, plan{6, 6, 64, true, 80}},
+		"few prompts":     {13, false, time.Millisecond, plan{6, 7, 64, true, 80}},
 		"many but not 24": {20, false, time.Millisecond, plan{8, 12, 64, true, 80}},
 	} {
 		got, about := fit(prompts(c.prompts), c.quick, 2*time.Minute, c.decode, c.decode/20)

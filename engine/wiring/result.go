@@ -14,9 +14,9 @@ const (
 	Confirmed Verdict = "wiring_confirmed"
 	// Wrong: another wiring is accepted more than the configured one, on texts that did not choose it.
 	Wrong Verdict = "wiring_wrong"
-	// Undecided: another looked better by more than a hair, and the texts do not bear it out.
+	// Undecided: another looked better by more than a hair, and the texts do not bear it out; or they are too few to tell anything.
 	Undecided Verdict = "wiring_undecided"
-	// None: under no wiring does the drafter make use of the states.
+	// None: under no wiring does the drafter make use of the states, beyond doubt.
 	None Verdict = "wiring_none"
 )
 
@@ -52,9 +52,13 @@ func (r *Result) Of(role Role) *Measured {
 	return nil
 }
 
-// leastGain is how many times the control's drafts a wiring must get accepted: below it the states tell the drafter next to nothing. A trained
-// drafter gets twenty times as many; drafters for other targets, and untrained ones, between one and one and a half.
-const leastGain = 2
+// A wiring that stands out gets leastGain times the control's drafts accepted, beyond doubt, since with fewer the states tell the drafter next to nothing;
+// and leastDrafts a position can be, or there is nothing to compare. The shipped drafter gets twenty times the control's, and 1.6 a position; a copy for another
+// target as many as the control, and 0.03.
+const (
+	leastGain   = 2.0
+	leastDrafts = 0.1
+)
 
 // hair is the share of the drafts by which another wiring may come out ahead, within its interval, of one that is confirmed.
 const hair = 0.05
@@ -97,11 +101,11 @@ func (j *judgement) verdict() Verdict {
 	}
 	v := Confirmed
 	switch {
-	case top.Drafts.Value < leastGain*control.Drafts.Value || !j.better(top, control):
+	case top.Drafts.High < leastDrafts || top.less(control, leastGain, len(j.list)-1).High < 0:
 		v = None
 	case best != nil:
 		v = Wrong
-	case ahead.Drafts.Value > (1+hair)*configured.Drafts.Value:
+	case ahead.Drafts.Value > (1+hair)*configured.Drafts.Value || top.less(control, leastGain, len(j.list)-1).Low <= 0:
 		v = Undecided
 	}
 	for _, m := range j.list[1 : len(j.list)-1] {
@@ -112,14 +116,11 @@ func (j *judgement) verdict() Verdict {
 		best.Role = Supported
 		j.compare(func(m *Measured) bool { return m == best })
 	case Undecided:
-		ahead.Role = Supported
+		if ahead != configured {
+			ahead.Role = Supported
+		}
 	}
 	return v
-}
-
-// better reports whether a is accepted more than b beyond doubt.
-func (j *judgement) better(a, b *Measured) bool {
-	return a.less(b, len(j.list)-1).Low > 0
 }
 
 // compare puts the wiring in front that is wanted there, and holds all others against it. The control stays last.
