@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -61,7 +62,7 @@ func (w *watch) read(end bool) (more bool) {
 		more = more || n > 0
 		w.part = append(w.part, buf[:n]...)
 		for {
-			i := strings.IndexAny(string(w.part), "\n\r") // progress bars end in CR
+			i := bytes.IndexAny(w.part, "\n\r") // progress bars end in CR
 			if i < 0 {
 				break
 			}
