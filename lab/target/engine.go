@@ -91,7 +91,7 @@ func (e *engine) Check(arms []trial.Arm) []Finding {
 	return append(found, e.checkPort(arms)...)
 }
 
-// checkPort refuses a port on which somebody listens already: some servers share it silently, and answer requests by turns.
+// checkPort refuses a port on which somebody listens already: SGLang finds that out only when its model has loaded.
 func (e *engine) checkPort(arms []trial.Arm) []Finding {
 	if e.c.Port == 0 {
 		return nil
