@@ -54,6 +54,10 @@ func measureWiring(env *Env, cmd *cobra.Command, f *doctorFlags, dir string, cfg
 	if err != nil {
 		return not("the checkpoint cannot be used")
 	}
+	if why, err := f.tooLarge(env, cmd, availableMemory(os.ReadFile)); why != "" || err != nil {
+		_, finding, _ := not(why)
+		return nil, finding, err
+	}
 	s := wiring.SizesFor(read, cfg)
 	e, err := f.open(cmd.Context(), env, cmd, engine.Options{MaxRunning: s.Seqs, Rows: s.Rows, Outs: s.Outs, Blocks: s.Blocks, Taps: s.Taps})
 	if err != nil {
@@ -75,6 +79,19 @@ func measureWiring(env *Env, cmd *cobra.Command, f *doctorFlags, dir string, cfg
 		return nil, nil, err
 	}
 	return r, doctor.Measured(r), nil
+}
+
+// tooLarge says why the target cannot be loaded with so much memory at hand, "" if it can or nobody knows.
+func (f *doctorFlags) tooLarge(env *Env, cmd *cobra.Command, have int64) (string, error) {
+	path, err := env.hub().Resolve(cmd.Context(), f.model, env.progress())
+	if err != nil {
+		return "", err
+	}
+	_, size, err := readModel(path)
+	if err != nil || have == 0 || size <= have {
+		return "", err
+	}
+	return fmt.Sprintf("the target's weights take %s, and %s are available", ui.Bytes(size), ui.Bytes(have)), nil
 }
 
 // stages shows what is being done, at most a line in two seconds but for what says how long it will take.

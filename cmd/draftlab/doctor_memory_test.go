@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"draftlab/engine/doctor"
@@ -47,6 +50,24 @@ func TestMemoryFinding(t *testing.T) {
 	} {
 		if got := memoryFinding(c.need, c.have); got.Level != c.want || got.Code != "memory" {
 			t.Errorf("%+v of %d: %+v", c.need, c.have, got)
+		}
+	}
+}
+
+// TestTooLarge: a target that memory does not hold is not loaded.
+func TestTooLarge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := os.WriteFile(path, tinyGGUF(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := &Env{Stderr: io.Discard, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false },
+		LookPath: func(string) (string, error) { return "", errors.New("no such program") }}
+	cmd := newDoctor(env)
+	cmd.SetContext(t.Context())
+	f := &doctorFlags{modelFlags: modelFlags{model: path}}
+	for have, want := range map[int64]string{0: "", 1 << 30: "", 1000: "the target's weights take 55.2 kB, and 1.0 kB are available"} {
+		if got, err := f.tooLarge(env, cmd, have); got != want || err != nil {
+			t.Errorf("%d: %q, %v; want %q", have, got, err, want)
 		}
 	}
 }
