@@ -6,6 +6,7 @@
 package field
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -51,7 +53,7 @@ func (l *Lab) Register(f *flag.FlagSet, out string, tokens int) {
 	f.IntVar(&l.Tokens, "tokens", tokens, "write at most `N` tokens")
 	f.StringVar(&l.model, "model", "", "run the default target from this `FILE`; without it, from the cache")
 	f.StringVar(&l.program, "draftlab", "", "the `PROGRAM` whose server is measured; without it, the draftlab beside this one")
-	f.IntVar(&l.threads, "threads", 0, "compute on `N` threads; 0 is one for each processor that the process has")
+	f.IntVar(&l.threads, "threads", 0, "compute on `N` threads; 0 is one less than the process has processors, which leaves one to the client")
 }
 
 // Open finds the files.
@@ -85,10 +87,8 @@ func (l *Lab) Open() (err error) {
 
 // engine starts the servers.
 func (l *Lab) engine() (target.Engine, error) {
-	flags := map[string]string{"max-running-requests": "1", "log-cycles": "0", "log-interval": "0"}
-	if l.threads > 0 {
-		flags["threads"] = strconv.Itoa(l.threads)
-	}
+	threads := cmp.Or(l.threads, max(1, runtime.NumCPU()-1))
+	flags := map[string]string{"max-running-requests": "1", "log-cycles": "0", "log-interval": "0", "threads": strconv.Itoa(threads)}
 	program, err := filepath.Abs(l.program)
 	if err != nil {
 		return nil, err
