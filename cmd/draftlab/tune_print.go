@@ -29,8 +29,21 @@ func printTuned(env *Env, cmd *cobra.Command, r *campaign.Result) error {
 	if err := printArmPhases(env, r); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(env.Stdout, "\n"+verdict(r))
+	_, err := fmt.Fprintln(env.Stdout, "\n"+settings(r)+verdict(r))
 	return err
+}
+
+// settings says what each setting beside the drafts did to plain decoding, "" where there was none.
+func settings(r *campaign.Result) (text string) {
+	for i := range r.Arms {
+		a := &r.Arms[i]
+		if !a.Plain() || a.Name == r.Baseline || i > len(r.Verdicts) {
+			continue
+		}
+		v := r.Verdicts[i-1] // one for each arm behind the baseline
+		text += ui.Clean(fmt.Sprintf("%s: %s: %s", v.Hypothesis, v.Outcome, v.Evidence)) + ".\n"
+	}
+	return text
 }
 
 // printArms writes the table of arms. With several environments it has the best plain decoding of all beside that of the same one.
@@ -213,7 +226,7 @@ func startedFor(b *trial.Boot, arm string, r *campaign.Result) bool {
 
 // previewTune prints what a campaign would do.
 func previewTune(env *Env, cmd *cobra.Command, c *file.Campaign) error {
-	t, err := prepare(env, cmd.Context(), c)
+	t, err := prepare(cmd.Context(), env, c)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ type tuning struct {
 }
 
 // prepare makes the engine of a campaign. It fetches a model that is known by name, with progress, before a server would.
-func prepare(env *Env, ctx context.Context, c *file.Campaign) (*tuning, error) {
+func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
 	t := &tuning{env: env, file: c, about: tunedEnvironment{Build: buildVersion(), Processors: runtime.NumCPU(), Target: c.Target.Kind, Host: c.Host, Model: c.Model, Drafter: c.Drafter}}
 	flags, vars := campaign.Base(c)
 	config := target.Config{Kind: c.Target.Kind, Host: c.Host, Command: c.Target.Command, Model: c.Model, URL: c.Target.URL, Drafter: c.Drafter, Flags: flags, Env: vars,
@@ -124,7 +124,7 @@ func serverEnviron(env *Env) []string {
 
 // startTune begins a campaign in a directory, or without one in a temporary one.
 func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error {
-	t, err := prepare(env, cmd.Context(), c)
+	t, err := prepare(cmd.Context(), env, c)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func resumeTune(env *Env, cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	t, err := prepare(env, cmd.Context(), c)
+	t, err := prepare(cmd.Context(), env, c)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}

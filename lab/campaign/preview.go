@@ -34,9 +34,9 @@ type PreviewBoot struct {
 	Arms    []string `json:"arms"`
 }
 
-// assumedCV is how much one reading is taken to scatter about its truth before any has been seen: that of a request of 128 tokens on a shared
-// virtual machine with two cores, where 100 pairs of plain decoding with itself gave 5 to 9 % (docs/LOG.md). GPUs that nobody else uses are far quieter.
-const assumedCV = 0.07
+// assumedCV is how much one reading is taken to scatter about its truth before any has been seen: between the 5 % of plain decoding beside
+// itself and the 15 % of drafts, which prompts accept differently, on two cores of a virtual machine (docs/LOG.md, 2026-11-30).
+const assumedCV = 0.1
 
 // NewPreview says what a campaign would do.
 func NewPreview(c *file.Campaign, seed uint64, e Engine) (*Preview, error) {

@@ -203,8 +203,9 @@ func (r *Result) judge(d *data) {
 	best := leader(r.Arms)
 	if best == nil {
 		r.Verdict = NoneFaster
-		measured := slices.ContainsFunc(r.Arms, func(a ArmResult) bool { return !a.Plain() && a.Decided != Unmeasured && a.Decided != Failed })
-		if r.Open() != nil || !measured {
+		drafting := slices.DeleteFunc(slices.Clone(r.Arms), func(a ArmResult) bool { return a.Plain() })
+		measured := slices.ContainsFunc(drafting, func(a ArmResult) bool { return a.Decided != Unmeasured && a.Decided != Failed })
+		if r.Open() != nil || len(drafting) > 0 && !measured {
 			r.Verdict = Undecided
 		}
 		return

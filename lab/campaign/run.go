@@ -326,6 +326,9 @@ func firstRound(c *file.Campaign, seed uint64, arms []trial.Arm) (which []int) {
 		which = which[:min(len(which), c.Search.Arms)]
 		slices.Sort(which)
 	}
+	if slices.ContainsFunc(which, func(i int) bool { return arms[i].Plain() }) {
+		which = slices.Insert(which, 0, 0) // plain decoding of another environment is compared with the baseline
+	}
 	return which
 }
 

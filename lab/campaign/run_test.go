@@ -82,6 +82,9 @@ func verdictsOf(t *testing.T, r *Result) {
 // TestAlarms: campaigns in which no arm differs name a winner in at most the level's share. With 40 of them, 6 lies
 // 2.9 standard deviations above 5 %; the confirm run makes them far rarer.
 func TestAlarms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("40 campaigns")
+	}
 	chosen, confirmed := 0, 0
 	for seed := range uint64(40) {
 		r, _ := finish(t, newFake(seed, 0.1, nil), usual, nil)
@@ -348,9 +351,22 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
+// TestSettingsAlone: without any drafts a campaign compares plain decoding with itself.
+func TestSettingsAlone(t *testing.T) {
+	e := newFake(2, 0.02, nil)
+	e.env = map[string]float64{"A=fast": 1.3}
+	r, _ := finish(t, e, "workload: {count: 8, confirm: 6, max_tokens: 64}\nfactors: {env.A: [null, fast]}\n", nil)
+	if r.Verdict != NoneFaster || r.BestPlain != "plain,A=fast" || len(r.Verdicts) != 1 || r.Verdicts[0].Outcome != trial.Supported || r.arm("plain,A=fast").Decided != Full {
+		t.Errorf("%s %s %+v", r.Verdict, r.BestPlain, r.Verdicts)
+	}
+}
+
 // TestStartsAreObservations: with servers that differ from start to start by more than the arms do nothing is found in them, though
 // every prompt of a start agrees.
 func TestStartsAreObservations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20 campaigns")
+	}
 	text := "drafter: d\nboots: 3\nbudget: {boots: 40}\nworkload: {count: 12, confirm: 6, max_tokens: 64}\nfactors: {steps: [1, 2]}\n"
 	alarms := 0
 	for seed := range uint64(20) {
