@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"draftlab/lab/runner/sshtest"
 )
@@ -231,5 +233,32 @@ func TestQuote(t *testing.T) {
 	}
 	if got := Quote("plain-word_1./:=,@%+"); got != "plain-word_1./:=,@%+" {
 		t.Error(got)
+	}
+}
+
+// TestStoppedAtOnce: a command that is stopped before it has a group of its own is ended all the same.
+func TestStoppedAtOnce(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("no /proc here")
+	}
+	setsid, err := exec.LookPath("setsid")
+	if err != nil {
+		t.Skip("no setsid here, so that groups are made at once")
+	}
+	slow := t.TempDir()
+	if err := os.WriteFile(filepath.Join(slow, "setsid"), []byte("#!/bin/sh\nsleep 0.5\nexec "+setsid+" \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", slow+string(os.PathListSeparator)+os.Getenv("PATH"))
+	p, err := Local{}.Start(Command{Path: "sleep", Args: []string{"3600"}, Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if exit := p.Stop(0); exit.Signal == "" || time.Since(began) > patience {
+		t.Errorf("%+v after %v", exit, time.Since(began))
+	}
+	if left, err := p.Family(context.Background()); err != nil || len(left) > 0 {
+		t.Errorf("left: %+v %v", left, err)
 	}
 }

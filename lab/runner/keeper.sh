@@ -36,19 +36,21 @@ leftovers() { # ends what has left the group, where the system tells
 		kill -KILL "${f%/environ}" 2>/dev/null
 	done
 }
+# The command has a group from some moment on; before, it is a process of this script's.
+signal() { kill -"$1" -$pid 2>/dev/null || kill -"$1" $pid 2>/dev/null; }
 (
 	exec 4>&-
 	ask=TERM
 	while :; do
 		case $(word) in
 		.) ;;
-		t) kill -TERM -$pid 2>/dev/null ;;
+		t) signal TERM ;;
 		k) ask=KILL; break ;;
 		*) break ;;
 		esac
 	done
-	kill -$ask -$pid 2>/dev/null
-	[ $ask = KILL ] || { sleep 5; kill -KILL -$pid 2>/dev/null; }
+	if [ $ask = TERM ]; then signal TERM && sleep 5; fi
+	while signal KILL; do sleep 1; done # until the script below has seen it end, and ends this
 ) >/dev/null 2>&1 &
 watcher=$!
 wait $pid 2>/dev/null # the shell itself would say "Killed"
