@@ -1,11 +1,14 @@
 package campaign
 
 import (
+	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"draftlab/lab/client"
 	"draftlab/lab/target"
 	"draftlab/lab/trial"
 )
@@ -121,6 +124,25 @@ func TestServersThatFail(t *testing.T) {
 		return nil
 	}
 	if r, d := finish(t, e, usual, nil); len(r.Boots) != 2 || r.Verdict != Faster {
+		t.Errorf("%d boots, %s", len(r.Boots), r.Verdict)
+	} else {
+		onceEach(t, d)
+	}
+	// One that lives and does not answer, or whose plain answer is cut off.
+	cut, silent := false, false
+	e = newFake(3, 0.02, map[string]float64{"eagle32": 120})
+	e.silent = func(n int) (err error) {
+		if n == 50 && !silent {
+			silent, err = true, &url.Error{Op: "Post", URL: "/flush_cache", Err: context.DeadlineExceeded}
+		}
+		return err
+	}
+	e.spoil = func(n int, arm string, s *client.Sample) {
+		if n > 80 && arm == "none" && !cut {
+			cut, *s = true, client.Sample{Error: "unexpected EOF", Failure: client.Cut}
+		}
+	}
+	if r, d := finish(t, e, usual, nil); len(r.Boots) != 3 || r.Verdict != Faster || r.Boots[0].Cause != string(target.Stalled) || !cut || !silent {
 		t.Errorf("%d boots, %s", len(r.Boots), r.Verdict)
 	} else {
 		onceEach(t, d)

@@ -30,6 +30,7 @@ type fakeEngine struct {
 	spoil    func(n int, arm string, s *client.Sample)
 	fail     func(o target.BootOptions) error // of a start
 	dies     func(n int, arm string) error    // before a request
+	silent   func(n int) error                // of emptying the cache, while the server lives
 	findings []target.Finding
 
 	mu      sync.Mutex
@@ -79,8 +80,15 @@ type fakeServer struct {
 	ended  bool
 }
 
-func (s *fakeServer) Flush(context.Context) error { s.cached = false; return s.dead }
-func (s *fakeServer) Failure() error              { return s.dead }
+func (s *fakeServer) Flush(context.Context) error {
+	s.cached = false
+	if s.dead == nil && s.e.silent != nil {
+		return s.e.silent(s.e.asked)
+	}
+	return s.dead
+}
+
+func (s *fakeServer) Failure() error { return s.dead }
 func (s *fakeServer) Info(context.Context) (map[string]any, error) {
 	return map[string]any{"env": s.knobs.Env}, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"slices"
 	"time"
 
@@ -24,7 +26,8 @@ const (
 
 // slot starts a server as the plan says and measures on it what is still to be measured there; later are the slots behind it.
 func (d *driver) slot(ctx context.Context, s *Slot, later []Slot) error {
-	for deaths := 0; d.anyLeft(s) && !d.over(s.Stage); {
+	deaths := map[int]int{} // of servers, by the arm that they died under
+	for d.anyLeft(s) && !d.over(s.Stage) {
 		err := d.ensure(ctx, s)
 		if err == nil && d.state.Size == nil {
 			err = d.fit(append([]Slot{*s}, later...))
@@ -40,11 +43,11 @@ func (d *driver) slot(ctx context.Context, s *Slot, later []Slot) error {
 			return err
 		}
 		d.died(err)
-		if deaths++; deaths > retries {
+		if deaths[arm]++; deaths[arm] > retries {
 			if err := d.giveUp([]string{d.arms[arm].Name}, err); err != nil {
 				return err
 			}
-			deaths = 0
+			deaths[arm] = 0
 		}
 	}
 	return nil
@@ -353,7 +356,8 @@ func givenUp(l stats.Look) bool {
 	return l.Stop == stats.Futile || l.Stop == stats.Different && l.Interval.High < 0
 }
 
-// why prefers the reasons that others follow from: an interrupt, and a server that has ended.
+// why prefers the reasons that others follow from: an interrupt, and a server that has ended. A server that lives and does not answer has
+// failed as well, so that the campaign goes on with another start; one that answers with a refusal would do so on every start.
 func (d *driver) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -362,6 +366,9 @@ func (d *driver) why(ctx context.Context, err error) error {
 		if failure := d.server.Failure(); failure != nil {
 			return failure
 		}
+	}
+	if silent := net.Error(nil); errors.As(err, &silent) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &target.BootError{Cause: target.Stalled, Detail: err.Error()}
 	}
 	return err
 }

@@ -101,11 +101,15 @@ func (d *driver) ask(ctx context.Context, side *turn, k trial.Knobs, set prompts
 	return d.keep(side)
 }
 
-// refused makes an error of a plain request that failed. A prompt that the server does not take even without drafts is left out: one that
+// refused makes an error of a plain request that failed: of the server, which another start may mend, or of the campaign. A prompt that the server does not take even without drafts is left out: one that
 // is too long for its context, for instance.
 func (d *driver) refused(side *turn, t *trial.Trial) error {
 	why := fmt.Errorf("arm %s on prompt %s: %s", t.Arm, t.Prompt, t.Sample.Error)
-	if t.Sample.Failure != client.Refused {
+	switch t.Sample.Failure {
+	case client.Refused:
+	case client.Stalled, client.Cut, client.Unreachable, client.ServerFault:
+		return &target.BootError{Cause: target.Stalled, Detail: why.Error()}
+	default:
 		return why
 	}
 	d.left[side.prompt] = true

@@ -120,7 +120,10 @@ func (a *attached) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 	defer cancel()
 	s, err := a.reach(limit, o)
 	if err != nil {
-		return nil, err
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &BootError{Cause: Unreachable, Detail: err.Error(), Elapsed: time.Since(began)}
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -44,7 +44,7 @@ func (e *BootError) Error() string {
 	for _, l := range e.Lines {
 		b.WriteString("\n    " + l)
 	}
-	if len(e.Lines) == 0 {
+	if len(e.Lines) == 0 && e.Log != "" {
 		b.WriteString("; it left nothing in its log")
 	}
 	return b.String()
