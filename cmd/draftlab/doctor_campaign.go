@@ -82,14 +82,11 @@ func previewFindings(p *campaign.Preview) (list []doctor.Finding) {
 		list = append(list, doctor.Finding{Level: level, Code: code, Text: fmt.Sprintf(format, a...)})
 	}
 	for _, f := range p.Findings {
-		level, of := doctor.Warning, ""
+		level := doctor.Warning
 		if f.Fatal {
 			level = doctor.Fault
 		}
-		if len(f.Arms) > 0 && len(f.Arms) < len(p.Arms) {
-			of = " (" + strings.Join(f.Arms, ", ") + ")"
-		}
-		add(level, f.Code, "%s%s.", strings.TrimSuffix(f.Text, "."), of)
+		add(level, f.Code, "%s.", f.About(len(p.Arms)))
 	}
 	for _, d := range p.Dropped {
 		add(doctor.Note, "combination_left_out", "A combination of factors cannot be: %s.", d)

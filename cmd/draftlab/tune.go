@@ -50,7 +50,7 @@ result.json and benchstat.txt. A campaign that was interrupted or killed goes on
 the request that was running. The JSON document is result.json: {"verdict", "baseline", "best", "speedup", "arms",
 "phases", "acceptance", "cost_model", "verdicts", …}. "verdict" is "faster"; "not-confirmed" if that was so the first
 time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best" and
-"speedup" are null but for "faster". With --dry-run it is the plan.` + exitHelp,
+"speedup" are null but for "faster". With --dry-run it is the plan, and the status 1 if that is impossible.` + exitHelp,
 		Example: `  draftlab tune
   draftlab tune --quick          # within two minutes
   draftlab tune --out tuned --json

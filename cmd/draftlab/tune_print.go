@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"draftlab/lab/campaign"
 	"draftlab/lab/campaign/file"
 	"draftlab/lab/runner"
+	"draftlab/lab/target"
 	"draftlab/lab/trial"
 )
 
@@ -235,9 +237,14 @@ func previewTune(env *Env, cmd *cobra.Command, c *file.Campaign) error {
 		return err
 	}
 	if wantsJSON(cmd) {
-		return ui.JSON(env.Stdout, p)
+		err = ui.JSON(env.Stdout, p)
+	} else {
+		err = printPreview(env, p)
 	}
-	return printPreview(env, p)
+	if err == nil && slices.ContainsFunc(p.Findings, func(f target.Finding) bool { return f.Fatal }) {
+		return errors.New("this campaign cannot be: what is impossible about it stands among the findings")
+	}
+	return err
 }
 
 func printPreview(env *Env, p *campaign.Preview) error {
@@ -256,7 +263,7 @@ func printPreview(env *Env, p *campaign.Preview) error {
 		if f.Fatal {
 			word = "IMPOSSIBLE"
 		}
-		fmt.Fprintf(&b, "%s: %s (%s)\n", word, ui.Clean(f.Text), ui.Clean(strings.Join(f.Arms, ", ")))
+		fmt.Fprintf(&b, "%s: %s\n", word, ui.Clean(f.About(len(p.Arms))))
 	}
 	fmt.Fprintf(&b, `
 %d starts of a server in random order, %d arms, %d pairs of each; %d requests of up to %d tokens, the confirm run's among them.

@@ -87,10 +87,10 @@ func (d *driver) begin() error {
 	first := len(d.verdicts) == 0
 	for _, f := range d.Engine.Check(d.arms) {
 		if f.Fatal {
-			return fmt.Errorf("arms %v: %s", f.Arms, f.Text)
+			return errors.New(f.About(len(d.arms)))
 		}
 		if first {
-			if err := d.note(doubt, fmt.Sprintf("%s (%v)", f.Text, f.Arms)); err != nil {
+			if err := d.note(doubt, f.About(len(d.arms))); err != nil {
 				return err
 			}
 		}

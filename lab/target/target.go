@@ -9,6 +9,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"draftlab/lab/runner"
@@ -48,6 +49,18 @@ type Finding struct {
 	Text  string   `json:"text"`
 	Fatal bool     `json:"fatal"`
 	Arms  []string `json:"arms"` // their names
+}
+
+// About returns the finding's text with the arms that it is about, of so many.
+func (f *Finding) About(arms int) string {
+	switch text := strings.TrimSuffix(f.Text, "."); {
+	case len(f.Arms) == 0:
+		return text
+	case len(f.Arms) >= arms:
+		return text + " (all arms)"
+	default:
+		return text + " (" + strings.Join(f.Arms, ", ") + ")"
+	}
 }
 
 // Config says which servers an engine starts.
