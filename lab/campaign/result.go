@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"draftlab/lab/campaign/file"
 	"draftlab/lab/costmodel"
 	"draftlab/lab/explain"
+	"draftlab/lab/probe"
 	"draftlab/lab/stats"
 	"draftlab/lab/store"
 	"draftlab/lab/trial"
@@ -156,6 +158,21 @@ type Objective struct {
 	E2EMs       float64 `json:"e2e_ms,omitempty"`
 }
 
+// shown is the text of a campaign file without the values of variables that are secret, for results are passed on.
+func shown(c *file.Campaign) string {
+	text := c.Text
+	for name, value := range c.Target.Env {
+		switch {
+		case value == "" || !probe.Secret(name):
+		case strings.Contains(text, value):
+			text = strings.ReplaceAll(text, value, "…")
+		default: // it is written with escapes
+			return "# The file is left out, since its variable " + name + " is secret.\n"
+		}
+	}
+	return text
+}
+
 // Analyse says what a store shows.
 func Analyse(s *store.Store) (*Result, error) {
 	d, err := read(s)
@@ -167,7 +184,7 @@ func Analyse(s *store.Store) (*Result, error) {
 
 func (d *data) result() *Result {
 	o := d.file.Objective
-	r := &Result{Baseline: d.arms[0].Name, Seed: d.setup.Seed, WarmUp: d.state.WarmUp, Environment: d.setup.Build, Campaign: d.setup.File, Complete: d.state.Done,
+	r := &Result{Baseline: d.arms[0].Name, Seed: d.setup.Seed, WarmUp: d.state.WarmUp, Environment: d.setup.Build, Campaign: shown(d.file), Complete: d.state.Done,
 		Objective: Objective{o.Kind, d.file.Workload.Concurrency, o.TTFTMs, o.TPOTMs, o.E2E},
 		Phases:    map[string]map[string]float64{}, Acceptance: map[string]Acceptance{}, Boots: d.boots, Drift: d.drift(),
 		Verdicts: d.verdicts, Predictions: d.predictions, Warnings: []string{}}

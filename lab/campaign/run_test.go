@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"draftlab/lab/campaign/file"
 	"draftlab/lab/client"
 	"draftlab/lab/trial"
 )
@@ -370,6 +371,19 @@ func TestAResultIsJSON(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// TestSecretsAreNotShown: results are passed on.
+func TestSecretsAreNotShown(t *testing.T) {
+	for value, want := range map[string]string{"hf_abc": "HF_TOKEN: …", `"hf\"abc"`: "variable HF_TOKEN is secret"} {
+		c, err := file.Parse("c", []byte("model: m\ntarget:\n  kind: sglang\n  env:\n    HF_TOKEN: "+value+"\n    NUM_TOKENS: 17\nfactors: {steps: [1]}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(c); strings.Contains(got, "abc") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", value, got)
+		}
+	}
 }
 
 func TestBenchstat(t *testing.T) {

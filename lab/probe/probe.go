@@ -95,30 +95,33 @@ func (s *Server) settings(ctx context.Context, path string) map[string]any {
 	if _, err := s.get(ctx, path, &doc); err != nil {
 		return nil
 	}
-	hide(doc)
+	Hide(doc)
 	return doc
 }
 
-// secret matches the names of settings that a result must not carry. The tokens of a vocabulary (eos_token) are none of them.
-var secret = regexp.MustCompile(`(?i)(^|[_-])(key|(api|auth|access|hf|bearer)[_-]?token|token|secret|password|authorization)s?$`)
+// secret matches the names of settings that a result must not carry.
+var secret = regexp.MustCompile(`(?i)(^|[_-])((api|access)?key|secret|password|passwd|credential|authorization|(api|auth|access|hf|bearer)[_-]?token)s?$|(^|[_-])token$`)
 
-// vocabulary matches the names of a vocabulary's tokens.
+// vocabulary matches the names of a vocabulary's tokens, such as eos_token, which are none.
 var vocabulary = regexp.MustCompile(`(?i)(bos|eos|eot|pad|unk|sep|cls|mask|image|audio|stop|think)[a-z_]*tokens?$`)
 
-// hide replaces the texts of secrets, at any depth.
-func hide(v any) {
+// Secret reports whether a setting or an environment variable of a name has a value that no result may carry. A number of tokens is none.
+func Secret(name string) bool { return secret.MatchString(name) && !vocabulary.MatchString(name) }
+
+// Hide replaces the texts of secrets in a document, at any depth.
+func Hide(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, x := range v {
-			if text, ok := x.(string); ok && text != "" && secret.MatchString(k) && !vocabulary.MatchString(k) {
+			if text, ok := x.(string); ok && text != "" && Secret(k) {
 				v[k] = "(hidden)"
 			} else {
-				hide(x)
+				Hide(x)
 			}
 		}
 	case []any:
 		for _, x := range v {
-			hide(x)
+			Hide(x)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"draftlab/lab/client"
+	"draftlab/lab/probe"
 	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
@@ -151,14 +152,11 @@ func (e *engine) variables(boot trial.Knobs) map[string]string {
 	return all
 }
 
-// secret finds the names of variables whose values nobody should read in a report.
-var secret = regexp.MustCompile(`(?i)TOKEN|SECRET|PASSWORD|_KEY$|^KEY$|CREDENTIAL`)
-
 // environmentWords are assignments as a shell takes them, sorted by name.
 func environmentWords(env map[string]string) (words []string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
-		if secret.MatchString(name) {
+		if probe.Secret(name) {
 			value = "…"
 		}
 		words = append(words, name+"="+runner.Quote(value))

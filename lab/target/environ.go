@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"draftlab/lab/enginelog"
+	"draftlab/lab/probe"
 	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
@@ -51,7 +52,7 @@ func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
 		}
 	}
 	for i := range out { // what is written down is read by others
-		if secret.MatchString(out[i].Name) {
+		if probe.Secret(out[i].Name) {
 			out[i].Want, out[i].Got, out[i].Line = hidden(out[i].Want), hidden(out[i].Got), ""
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"draftlab/lab/client"
+	"draftlab/lab/probe"
 	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
@@ -46,8 +47,12 @@ func (s *Server) Ask(ctx context.Context, r *client.Request) *client.Sample {
 // Flush empties the server's prefix cache, where its requests do not say themselves that they want none of it.
 func (s *Server) Flush(ctx context.Context) error { return s.flush(ctx, s) }
 
-// Info returns the configuration that the server says it has; nil if it says nothing.
-func (s *Server) Info(ctx context.Context) (map[string]any, error) { return s.info(ctx, s) }
+// Info returns the configuration that the server says it has, secrets left out; nil if it says nothing.
+func (s *Server) Info(ctx context.Context) (map[string]any, error) {
+	info, err := s.info(ctx, s)
+	probe.Hide(info) // SGLang tells its key
+	return info, err
+}
 
 // Ledger reads the sums of what the server has spent since its start; nil without an error if it keeps none.
 func (s *Server) Ledger(ctx context.Context) (*trial.Ledger, error) { return s.ledger(ctx, s) }

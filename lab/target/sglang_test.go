@@ -57,7 +57,7 @@ func TestSGLang(t *testing.T) {
 	ctx := context.Background()
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
-			s, err := boot(t, sglang(t, quick(version, ""), func(c *Config) { c.Flags = map[string]string{"tp-size": "2"} }), knobs("eagle3", 3, 1, 4))
+			s, err := boot(t, sglang(t, quick(version, ""), func(c *Config) { c.Flags, c.Key = map[string]string{"tp-size": "2"}, "s3cret" }), knobs("eagle3", 3, 1, 4))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,6 +70,9 @@ func TestSGLang(t *testing.T) {
 			info, err := s.Info(ctx)
 			if err != nil || info["version"] != version || info["effective_max_running_requests_per_dp"] != 48.0 {
 				t.Errorf("%v %v", info, err)
+			}
+			if info["api_key"] == nil || info["api_key"] == "s3cret" {
+				t.Errorf("the key as it is told: %v", info["api_key"])
 			}
 			diffs := s.Differences(info)
 			if len(diffs) != 1 || diffs[0].Key != "request limit changed" || !strings.Contains(diffs[0].Got, "48") {
