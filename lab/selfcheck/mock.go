@@ -103,6 +103,12 @@ func (m *Mock) accept() {
 	}
 }
 
+// What a request may have and ask for: more is nobody's schedule, and would take the memory of the machine that is measured.
+const (
+	maxRequest = 16 << 20 // bytes
+	maxTokens  = 1 << 20
+)
+
 // read takes in the requests of a connection, one after the other. It does not wait for the answers: a client sends nothing before it has
 // the last one.
 func (m *Mock) read(c net.Conn) {
@@ -119,8 +125,8 @@ func (m *Mock) read(c net.Conn) {
 		if err != nil {
 			return // the client has gone, or speaks another protocol
 		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest))
+		if err != nil || len(body) == maxRequest {
 			return
 		}
 		if a := m.request(c, watched.Came(), r, body); a != nil {
@@ -140,7 +146,7 @@ func other(r *http.Request) string {
 	case "/health":
 		status = "200 OK"
 	case completions, chats:
-		status, body = "400 Bad Request", `{"error":{"message":"want a POST of a JSON object with a prompt or messages"}}`
+		status, body = "400 Bad Request", `{"error":{"message":"want a POST of a JSON object with a prompt or messages, and at most 1048576 tokens"}}` // maxTokens
 	}
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
@@ -172,6 +178,9 @@ func (m *Mock) request(c net.Conn, arrived time.Time, r *http.Request, body []by
 			return nil
 		}
 		want.Prompt = want.Messages[len(want.Messages)-1].Content
+	}
+	if a.Tokens > maxTokens {
+		return nil
 	}
 	if a.Tokens <= 0 {
 		a.Tokens = m.timing.Tokens

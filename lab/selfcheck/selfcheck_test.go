@@ -99,6 +99,7 @@ func TestTheMockAnswersOthers(t *testing.T) {
 		{"GET", "/metrics", "", 404, "{}"},
 		{"POST", "/v1/completions", "[", 400, "error"},
 		{"POST", "/v1/chat/completions", "{}", 400, "error"},
+		{"POST", "/v1/completions", `{"prompt":"x","max_tokens":4611686018427387904}`, 400, "at most 1048576"},
 		{"POST", "/v1/completions", `{"prompt":"x","max_tokens":3}`, 200, `"text":" a a a"`},
 		{"POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"max_completion_tokens":2}`, 200, `"content":" a a"`},
 	} {
