@@ -207,7 +207,7 @@ func useWith(r *campaign.Result) string {
 	if best.Drafter == "ngram" {
 		drafter = "ngram"
 	}
-	line := fmt.Sprintf("draftlab serve --model %s --drafter %s --steps %d", e.Model, drafter, best.Steps)
+	line := fmt.Sprintf("draftlab serve --model %s --drafter %s --steps %d", runner.Quote(e.Model), runner.Quote(drafter), best.Steps)
 	if best.TopK > 1 {
 		line += fmt.Sprintf(" --topk %d --draft-tokens %d", best.TopK, best.DraftTokens)
 	}

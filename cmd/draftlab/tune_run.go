@@ -21,6 +21,7 @@ import (
 	"draftlab/lab/campaign"
 	"draftlab/lab/campaign/file"
 	"draftlab/lab/membw"
+	"draftlab/lab/runner"
 	"draftlab/lab/store"
 	"draftlab/lab/target"
 	"draftlab/lab/trial"
@@ -128,34 +129,38 @@ func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error
 	if err != nil {
 		return err
 	}
+	setup, err := campaign.New(c, rand.Uint64()>>12, t.about) // a number that JSON's readers keep
+	if err != nil {
+		return err
+	}
 	temporary := dir == ""
 	if temporary {
 		if dir, err = os.MkdirTemp(env.Temp, "draftlab-tune-"); err != nil {
 			return err
 		}
 	}
-	setup, err := campaign.New(c, rand.Uint64()>>12, t.about) // a number that JSON's readers keep
-	if err != nil {
-		return err
-	}
 	s, err := store.Create(dir, setup)
 	if exists := (*store.ExistsError)(nil); errors.As(err, &exists) {
 		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(dir))
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.run(cmd, s)
 	}
-	err = t.run(cmd, s)
+	var boot *target.BootError
+	if temporary && (!errors.As(err, &boot) || boot.Log == "") {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return goOn(env, cmd, dir, err)
+}
+
+// goOn adds to the error of a campaign what can be done about it.
+func goOn(env *Env, cmd *cobra.Command, dir string, err error) error {
 	var boot *target.BootError
 	switch {
-	case err == nil && temporary:
-		return os.RemoveAll(dir)
 	case errors.As(err, &boot) && boot.Log != "":
 		return withHint(err.Error(), "the server's log is "+boot.Log)
-	case temporary:
-		return errors.Join(err, os.RemoveAll(dir))
 	case cmd.Context().Err() != nil:
-		fmt.Fprintf(env.Stderr, "go on with: draftlab tune --resume %s\n", ui.Clean(dir))
+		fmt.Fprintf(env.Stderr, "go on with: draftlab tune --resume %s\n", ui.Clean(runner.Quote(dir)))
 	}
 	return err
 }
@@ -165,6 +170,9 @@ func resumeTune(env *Env, cmd *cobra.Command, dir string) error {
 	s, err := store.Resume(dir)
 	if absent := (*store.AbsentError)(nil); errors.As(err, &absent) {
 		return withHint(ui.Clean(absent.Error()), "draftlab tune --out DIR begins one")
+	}
+	if busy := (*store.BusyError)(nil); errors.As(err, &busy) {
+		return withHint(ui.Clean(busy.Error()), "wait for it, or end it with Ctrl-C; draftlab report shows what it has measured so far")
 	}
 	if err != nil {
 		return err
@@ -181,7 +189,7 @@ func resumeTune(env *Env, cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return t.run(cmd, s)
+	return goOn(env, cmd, dir, t.run(cmd, s))
 }
 
 // run carries the campaign out, closes the store, and writes and prints what it shows.
