@@ -138,7 +138,10 @@ func (Local) Overlay(_ context.Context, from, to, file string, text []byte) (str
 			return "", errors.Join(err, removeOverlay(to))
 		}
 	}
-	return to, os.WriteFile(filepath.Join(to, file), text, 0o644)
+	if err := os.WriteFile(filepath.Join(to, file), text, 0o644); err != nil {
+		return "", errors.Join(err, removeOverlay(to))
+	}
+	return to, nil
 }
 
 // Remove removes an overlay.

@@ -202,7 +202,9 @@ func inHome(name string) string { return strings.TrimPrefix(name, "~/") }
 func (h SSH) Overlay(ctx context.Context, from, to, file string, text []byte) (string, error) {
 	out, err := h.sh(ctx, text, `set -e
 [ -z "$1" ] || from=$(cd -- "$1" && pwd)
-to=$(mktemp -d "${TMPDIR:-/tmp}/draftlab-XXXXXX")/$2
+made=$(mktemp -d "${TMPDIR:-/tmp}/draftlab-XXXXXX")
+trap '[ $? = 0 ] || rm -rf -- "$made"' EXIT # links, and one file at most
+to=$made/$2
 mkdir "$to"
 [ -z "$1" ] || for f in "$from"/* "$from"/.[!.]*; do
 	[ ! -e "$f" ] || [ "${f##*/}" = "$3" ] || ln -s "$f" "$to/"
