@@ -140,10 +140,17 @@ func TestAttachRefuses(t *testing.T) {
 	}
 }
 
-// TestScheduleOfSteps: a schedule becomes the file that SGLang reads.
+// TestScheduleOfSteps: a schedule becomes the file that SGLang reads, be it an arm's or that of all arms.
 func TestScheduleOfSteps(t *testing.T) {
 	a := arm("s", knobs("eagle3", 3, 1, 4), "speculative-adaptive", "speculative-adaptive-config=1:3,8:1,64:0")
-	s, err := boot(t, sglang(t, quick(targettest.New, ""), nil), a.Knobs)
+	scheduleIsRead(t, sglang(t, quick(targettest.New, ""), nil), a.Knobs)
+	all := sglang(t, quick(targettest.New, ""), func(c *Config) { c.Flags = a.Flags })
+	scheduleIsRead(t, all, knobs("eagle3", 3, 1, 4))
+}
+
+func scheduleIsRead(t *testing.T, e Engine, k trial.Knobs) {
+	t.Helper()
+	s, err := boot(t, e, k)
 	if err != nil {
 		t.Fatal(err)
 	}

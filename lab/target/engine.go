@@ -229,7 +229,8 @@ func (e *engine) prepare(ctx context.Context, s *Server, place string) error {
 			return fmt.Errorf("cannot change the drafter's configuration: %w", err)
 		}
 	}
-	flags := maps.Clone(s.boot.Flags)
+	flags := map[string]string{}
+	maps.Copy(flags, s.boot.Flags)
 	for flag, text := range e.files(&e.c, s.boot) {
 		dir, err := s.overlay(ctx, "", place+"."+flag, "file.json", text)
 		if err != nil {
