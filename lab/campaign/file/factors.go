@@ -44,13 +44,16 @@ func (e entry) set(v node) func(*Settings) {
 	}
 	for _, p := range []struct {
 		prefix string
+		name   func(entry) string
 		at     func(*Settings) *map[string]*string
-	}{{"flags.", func(s *Settings) *map[string]*string { return &s.Flags }}, {"env.", func(s *Settings) *map[string]*string { return &s.Env }}} {
+	}{
+		{"flags.", entry.flagName, func(s *Settings) *map[string]*string { return &s.Flags }},
+		{"env.", entry.variableName, func(s *Settings) *map[string]*string { return &s.Env }},
+	} {
 		if name, ok := strings.CutPrefix(e.key, p.prefix); ok {
 			named := e
 			named.key = name
-			name = named.name()
-			return assign(p.at, name, v.optional())
+			return assign(p.at, p.name(named), v.optional())
 		}
 	}
 	if key, ok := strings.CutPrefix(e.key, "drafter.config."); ok && key != "" {

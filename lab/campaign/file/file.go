@@ -157,8 +157,8 @@ func (t *Target) read(n node) {
 		"key_env": func(n node) { t.KeyEnv = n.text() },
 		"port":    func(n node) { t.Port = n.whole(1, 65535) },
 		"ready":   func(n node) { t.Ready = n.duration() },
-		"flags":   func(n node) { t.Flags = n.variables() },
-		"env":     func(n node) { t.Env = n.variables() },
+		"flags":   func(n node) { t.Flags = n.texts(entry.flagName) },
+		"env":     func(n node) { t.Env = n.texts(entry.variableName) },
 	})
 }
 

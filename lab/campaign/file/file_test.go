@@ -96,6 +96,7 @@ func TestErrorsNameTheLineAndTheRemedy(t *testing.T) {
 		least + "factors: {steps: [2.5]}":              "c.yaml:3: factors.steps[0]: want a whole number from 0 to 4096, not \"2.5\"",
 		least + "factors: {steps: [-1]}":               "want a whole number from 0 to 4096",
 		least + "factors: {flags.--a: [x]}":            "factors.flags.--a: is no name: write it without dashes",
+		least + "factors: {env.A-B: [x]}":              "factors.env.A-B: is no name of a variable",
 		least + "factors: {env.A: [[x]]}":              "factors.env.A[0]: want a text or a number, not a list",
 		least + "factors: {drafter: [none]}":           "want one of eagle3, ngram, not the text \"none\"",
 		least + "factors:\n  steps: [1]\n  steps: [2]": "steps",

@@ -1,10 +1,10 @@
 package file
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -286,19 +286,30 @@ func (n node) duration() time.Duration {
 	return time.Second
 }
 
-// variables reads a mapping of names to values of a command line or an environment.
-func (n node) variables() map[string]string {
+// texts reads a mapping of names, which name checks, to values of a command line or an environment.
+func (n node) texts(name func(entry) string) map[string]string {
 	out := map[string]string{}
 	for _, e := range n.entries() {
-		out[e.name()] = e.scalar()
+		out[name(e)] = e.scalar()
 	}
 	return out
 }
 
-// name is a key that names a flag or a variable.
-func (e entry) name() string {
-	if e.key == "" || strings.HasPrefix(e.key, "-") || bytes.ContainsAny([]byte(e.key), "= \t\r\n\x00") {
+// flagName is a key that names a flag.
+func (e entry) flagName() string {
+	if e.key == "" || strings.HasPrefix(e.key, "-") || strings.ContainsAny(e.key, "= \t\r\n\x00") {
 		e.at.fail("is no name: write it without dashes in front, blanks and =")
+	}
+	return e.key
+}
+
+// word is what a shell takes for the name of a variable.
+var word = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// variableName is a key that names an environment variable.
+func (e entry) variableName() string {
+	if !word.MatchString(e.key) {
+		e.at.fail("is no name of a variable: it has letters, digits and _, no digit first")
 	}
 	return e.key
 }
