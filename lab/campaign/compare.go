@@ -378,7 +378,10 @@ func (d *data) decided(arm string, most int) (stop stats.Stop, look stats.Look) 
 		return stats.GoOn, look
 	}
 	m := stats.NewMonitor(most, Confidence, math.Log(worthwhile))
-	for n := leastPrompts; n <= min(len(all), most); n++ {
+	for n := range len(all) + 1 {
+		if !due(n, most) {
+			continue // a look more would have spent some of the others' level
+		}
 		if look = m.Look(all[:n]); givenUp(look) {
 			return look.Stop, look
 		}

@@ -396,3 +396,24 @@ func TestBenchstat(t *testing.T) {
 		t.Error(b.String()[:500])
 	}
 }
+
+// TestEarlyStopsAreReplayed: an arm that was given up while it was measured is so by what is stored, too.
+func TestEarlyStopsAreReplayed(t *testing.T) {
+	early := 0
+	for seed := range uint64(8) {
+		e := newFake(seed, 0.1, map[string]float64{"eagle31": 92, "eagle32": 96, "eagle33": 99, "eagle35": 102})
+		r, d := finish(t, e, strings.Replace(usual, "count: 12", "count: 40", 1), nil)
+		for _, a := range r.Arms {
+			switch n := len(d.of(trial.Measure, a.Name)); {
+			case a.Plain():
+			case a.Decided == Early:
+				early++
+			case n != r.Plan.Pairs:
+				t.Errorf("seed %d: %s has %d of %d pairs, and is %q", seed, a.Name, n, r.Plan.Pairs, a.Decided)
+			}
+		}
+	}
+	if early == 0 {
+		t.Error("no arm was given up")
+	}
+}
