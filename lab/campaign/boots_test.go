@@ -160,3 +160,22 @@ func TestServersThatFail(t *testing.T) {
 		t.Errorf("%v, %v", err, e.started)
 	}
 }
+
+// TestAnArmThatWasGivenUpIsNotChosen, however fast it was until then.
+func TestAnArmThatWasGivenUpIsNotChosen(t *testing.T) {
+	e := newFake(3, 0.02, map[string]float64{"eagle31": 120, "eagle32": 200})
+	asked := 0
+	e.dies = func(_ int, arm string) error {
+		if arm == "eagle32" {
+			asked++
+		}
+		if arm == "eagle32" && asked > 10 {
+			return &target.BootError{Cause: target.Crash, Detail: "exit status 2"}
+		}
+		return nil
+	}
+	r, _ := finish(t, e, usual, nil)
+	if a := r.arm("chain-2"); a.Decided != Failed || *a.Speedup.SameEnv.Low < 1.5 || r.Verdict != Faster || r.Best.Name != "chain-1" {
+		t.Errorf("%s: %+v %+v", r.Verdict, r.Best, a)
+	}
+}

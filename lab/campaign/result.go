@@ -217,7 +217,7 @@ func (d *data) result() *Result {
 // judge finds the verdict.
 func (r *Result) judge(d *data) {
 	r.Lossless = d.lossless()
-	best := leader(r.Arms)
+	best := leader(r.Arms, d.state.Confirm)
 	if best == nil {
 		r.Verdict = NoneFaster
 		drafting := slices.DeleteFunc(slices.Clone(r.Arms), func(a ArmResult) bool { return a.Plain() })
@@ -236,12 +236,12 @@ func (r *Result) judge(d *data) {
 }
 
 // leader returns the arm with the greatest speed-up of those that are faster than the best plain decoding beyond doubt and wrote what
-// it did, nil if there is none.
-func leader(arms []ArmResult) (best *ArmResult) {
+// it did, nil if there is none. One whose server failed is none, unless it was in the confirm run that it did.
+func leader(arms []ArmResult, confirmed string) (best *ArmResult) {
 	for i := range arms {
 		a := &arms[i]
 		r := a.Speedup.best()
-		if a.Plain() || !r.faster() || r.PHolm >= 1-Confidence || a.Failed > 0 || a.Decided == Early || a.Wrong {
+		if a.Plain() || !r.faster() || r.PHolm >= 1-Confidence || a.Failed > 0 || a.Decided == Failed && a.Name != confirmed || a.Decided == Early || a.Wrong {
 			continue
 		}
 		if best == nil || r.Estimate > best.Speedup.best().Estimate {
@@ -265,7 +265,7 @@ func (r *Result) Open() (open *ArmResult) {
 	likeliest := -1.0
 	for i := range r.Arms {
 		a := &r.Arms[i]
-		if a.Plain() || a.Failed > 0 || a.Wrong || a.Decided == Early || a.Decided == Unmeasured {
+		if a.Plain() || a.Wrong || a.Decided == Failed || a.Decided == Early || a.Decided == Unmeasured {
 			continue
 		}
 		low, high := 0.0, worthwhile+1

@@ -197,7 +197,7 @@ func (d *driver) round(n int) Plan {
 func (d *driver) confirm(ctx context.Context) error {
 	if d.state.Confirm == "" && !d.state.Done {
 		r := d.result()
-		best := leader(r.Arms)
+		best := leader(r.Arms, "")
 		if best == nil {
 			return nil
 		}
