@@ -33,7 +33,14 @@ func (d *driver) slot(ctx context.Context, s *Slot, later []Slot) error {
 			err = d.fit(append([]Slot{*s}, later...))
 		}
 		if failed := (*target.BootError)(nil); ctx.Err() == nil && (errors.As(err, &failed) || errors.Is(err, errBoots)) {
-			return d.giveUp(d.namesOf(&s.Group), err)
+			cold := (*coldError)(nil)
+			if !errors.As(err, &cold) || len(d.done(s)) == 0 {
+				return d.giveUp(d.namesOf(&s.Group), err)
+			}
+			if err := d.giveUp([]string{d.arms[cold.arm].Name}, err); err != nil { // the others were served before
+				return err
+			}
+			continue
 		}
 		if err != nil {
 			return err
@@ -250,6 +257,14 @@ func (d *driver) stop() {
 	d.server, d.boot = nil, nil
 }
 
+// coldError is a server that failed while it was warmed up with an arm.
+type coldError struct {
+	arm int
+	error
+}
+
+func (e *coldError) Unwrap() error { return e.error }
+
 // warmUp takes turns until the speed is steady, and measures what a turn takes.
 func (d *driver) warmUp(ctx context.Context, s *Slot) error {
 	units := d.live(s)
@@ -269,7 +284,7 @@ func (d *driver) warmUp(ctx context.Context, s *Slot) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return &coldError{unit.Arm, err}
 		}
 		value, tokens, count := reading(pair[0], d)
 		readings = append(readings, value)
