@@ -1,5 +1,5 @@
-// Package search decides which arms of a campaign to measure. [Grid] measures all, [Random] a random choice of them, and [Guided]
-// measures a few, has package costmodel fitted to those, foretells the others, and measures only what may still be the best.
+// Package search decides which arms of a campaign to measure where it need not measure all. [Guided] measures a few, has package
+// costmodel fitted to those, foretells the others, and measures only what may still be the best.
 // [Forecast] is the foretelling, and [Score] holds it to what was measured.
 //
 // The package is pure (invariant 5): it measures nothing and reads no clock. It chooses no winner: whoever measures does,
@@ -10,18 +10,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"draftlab/lab/trial"
 )
-
-// Search says what to measure next.
-type Search interface {
-	// Next returns the arms to measure now, given all that have been measured, and none once the search is over. The caller
-	// measures them all before it asks again; one that failed counts as measured, without pairs.
-	Next(done []Measured) []trial.Arm
-}
 
 // Pair is a request of an arm beside one of the plain arm on the same prompt.
 type Pair struct {
@@ -41,21 +33,6 @@ type Measured struct {
 	// Shares are the parts of a cycle that the server's ledger gives its phases, without those of prompts; nil if it keeps none.
 	Shares map[string]float64
 }
-
-// listed is a fixed choice, measured all at once.
-type listed []trial.Arm
-
-// Grid measures every arm.
-func Grid(arms []trial.Arm) Search { return listed(arms) }
-
-// Random measures so many arms, chosen at random.
-func Random(arms []trial.Arm, most int, rng *rand.Rand) Search {
-	chosen := slices.Clone(arms)
-	rng.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
-	return listed(chosen[:min(most, len(chosen))])
-}
-
-func (l listed) Next(done []Measured) []trial.Arm { return unmeasured(l, done) }
 
 // unmeasured are the arms of which nothing is known.
 func unmeasured(arms []trial.Arm, done []Measured) (left []trial.Arm) {
@@ -96,8 +73,10 @@ func NewGuided(arms []trial.Arm, most int) *Guided {
 // usualMost is how many arms a guided search measures at most if nobody says: a fifth of them, and some more than it takes to begin with.
 func usualMost(arms []trial.Arm) int { return min(len(arms), max(len(arms)/5, len(seeds(arms))+batch)) }
 
-// Next measures first what a model can be fitted to, and then contenders: arms whose speed-up may, by the upper bound that was
-// foretold, reach the best lower bound of any, those first that may be fastest.
+// Next returns the arms to measure now, given all that have been measured, and none once the search is over. The caller measures them
+// all before it asks again; one that failed counts as measured, without pairs. First come those that a model can be fitted to,
+// and then contenders: arms whose speed-up may, by the upper bound that was foretold, reach the best lower bound of any, those first
+// that may be fastest.
 func (g *Guided) Next(done []Measured) []trial.Arm {
 	if first := unmeasured(seeds(g.arms), done); len(first) > 0 && len(done) < g.most {
 		return first[:min(len(first), g.most-len(done))]
