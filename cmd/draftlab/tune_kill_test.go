@@ -138,7 +138,7 @@ func kept(t *testing.T, dir string, before []*trial.Trial) (now []*trial.Trial) 
 	return now
 }
 
-// nobody waits until no process has a file among its arguments.
+// nobody waits until no process has a file among its arguments or in its environment.
 func nobody(t *testing.T, file string) {
 	t.Helper()
 	limit := time.Now().Add(20 * time.Second)
@@ -149,7 +149,9 @@ func nobody(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 		for _, path := range lines {
-			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte(file)) { // one that has ended meanwhile has none
+			text, _ := os.ReadFile(path) // one that has ended meanwhile has none
+			environ, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+			if bytes.Contains(append(text, environ...), []byte(file)) {
 				found = path
 			}
 		}

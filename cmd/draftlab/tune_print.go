@@ -107,8 +107,12 @@ var cyclePhases = []string{"draft", "decode", "verify", "accept", "draft_extend"
 // printArmPhases writes where a cycle's time goes, if the server kept a ledger.
 func printArmPhases(env *Env, r *campaign.Result) error {
 	cols := []ui.Column{{Head: "MS A CYCLE"}}
+	var told []string // counters of some engines have no host's phases
 	for _, p := range cyclePhases {
-		cols = append(cols, ui.Column{Head: p, Right: true})
+		if slices.ContainsFunc(r.Arms, func(a campaign.ArmResult) bool { _, ok := a.Phases[p]; return ok }) {
+			told = append(told, p)
+			cols = append(cols, ui.Column{Head: p, Right: true})
+		}
 	}
 	var rows [][]string
 	for i := range r.Arms {
@@ -117,7 +121,7 @@ func printArmPhases(env *Env, r *campaign.Result) error {
 			continue
 		}
 		row := []string{ui.Clean(a.Name)}
-		for _, p := range cyclePhases {
+		for _, p := range told {
 			row = append(row, fmt.Sprintf("%.2f", a.Phases[p]))
 		}
 		rows = append(rows, row)

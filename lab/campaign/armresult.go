@@ -220,7 +220,9 @@ func phases(trials []*trial.Trial) map[string]float64 {
 		if requests++; t.Ledger == nil {
 			continue
 		}
-		cycles += t.Ledger.Cycles
+		if cycles += t.Ledger.Cycles; t.Ledger.Cycles == 0 { // counters of drafts alone count no plain passes
+			cycles += int64(t.Sample.DecodeSteps)
+		}
 		for phase, ns := range t.Ledger.PhaseNS {
 			sum[phase] += ns
 		}

@@ -73,7 +73,7 @@ func (d *data) seenPair(t, base *turn) (p search.Pair, ok bool) {
 	}
 	own, other := t.trials[0].Sample, base.trials[0].Sample
 	value, against := t.value(&d.file.Objective), base.value(&d.file.Objective)
-	if value <= 0 || against <= 0 || own.DecodeSteps < 1 || other.DecodeSteps < 1 || own.Spec == nil {
+	if value <= 0 || against <= 0 || own.DecodeSteps < 1 || other.DecodeSteps < 1 || own.Spec == nil || len(own.Spec.Histogram) == 0 {
 		return p, false
 	}
 	pass := func(s *client.Sample) float64 { return float64(s.LastNS-s.FirstNS) / float64(s.DecodeSteps) }

@@ -83,6 +83,7 @@ func (d *driver) ask(ctx context.Context, side *turn, k trial.Knobs, set prompts
 		side.trials[0].Ledger = now.Minus(d.ledger) // of all of the side's requests
 	}
 	d.ledger = now
+	side.count(k)
 	for _, t := range side.trials {
 		if t.Sample.Error == "" {
 			continue

@@ -138,11 +138,13 @@ func (r *Result) foretold(arm string) string {
 // modelConfidence is the level of the cost model's intervals.
 const modelConfidence = 0.9
 
-// foretell predicts an arm by the cost model of the others, as if it had not been measured; nothing where no model can be made of them.
+// foretell predicts an arm by the cost model of the others in its environment, as if it had not been measured; nothing where no model can be
+// made of them.
 func (r *Result) foretell(arm *trial.Arm, batch float64, now time.Time) (out []trial.Prediction) {
 	others := *r
+	others.Baseline = arm.Baseline
 	others.Arms = slices.DeleteFunc(slices.Clone(r.Arms), func(a ArmResult) bool {
-		return a.Name == arm.Name || !a.Plain() && a.Drafter != arm.Drafter || !a.Plain() && a.Baseline != r.Baseline
+		return a.Name == arm.Name || !a.Plain() && (a.Baseline != arm.Baseline || drafterOf(a.Knobs) != drafterOf(arm.Knobs))
 	})
 	m, err := others.model()
 	if err != nil {
@@ -154,7 +156,7 @@ func (r *Result) foretell(arm *trial.Arm, batch float64, now time.Time) (out []t
 	}
 	var from []string
 	for _, a := range others.Arms {
-		if !a.Plain() && a.Speedup != nil {
+		if !a.Plain() && a.Speedup != nil && a.Speedup.SameEnv != nil {
 			from = append(from, a.Name)
 		}
 	}
@@ -168,6 +170,11 @@ func (r *Result) foretell(arm *trial.Arm, batch float64, now time.Time) (out []t
 		}
 	}
 	return out
+}
+
+// drafterOf is equal for arms with the same drafter: one whose configuration is changed is another.
+func drafterOf(k trial.Knobs) string {
+	return identity(trial.Knobs{Drafter: k.Drafter, DrafterConfig: k.DrafterConfig})
 }
 
 // score puts beside predictions what was measured after them: of an arm that a search foretold its first measurement, of others the confirm

@@ -81,18 +81,51 @@ func (r *Result) warnOfBoots(d *data, say func(string, ...any)) {
 			if x.Note != "" {
 				note = " (" + x.Note + ")"
 			}
+			if x.Want == "" {
+				once("the server did something of its own accord: %s: %s%s", x.Key, x.Got, note)
+				continue
+			}
 			once("the server has %s = %s where %s was asked for%s", x.Key, x.Got, x.Want, note)
 		}
-		for _, e := range b.Environment {
-			if e.State == "ignored" || e.State == "missing" {
-				once("boot %s: the variable %s=%s is %s in %s: %s", b.Name, e.Name, e.Want, e.State, e.Process, cmp.Or(strings.TrimSpace(e.Line), "nothing in the log says why"))
-			}
-		}
 	}
+	warnOfVariables(d.boots, say)
 	for _, x := range r.Drift {
 		if math.Max(x.Ratio, 1/x.Ratio) > driftAbove {
 			say("plain decoding changed to %.2f times its speed while boot %d ran: pairs keep that out of their ratios, other comparisons do not", x.Ratio, x.Boot)
 		}
+	}
+}
+
+// warnOfVariables notes variables that did not act, each once: a server has a process for each of its ranks.
+func warnOfVariables(boots []trial.Boot, say func(string, ...any)) {
+	type variable struct{ name, want, state string }
+	type seen struct {
+		boots, processes int
+		first, line      string
+		last             int // boot
+	}
+	var order []variable
+	of := map[variable]*seen{}
+	for _, b := range boots {
+		for _, e := range b.Environment {
+			if e.State != "ignored" && e.State != "missing" {
+				continue
+			}
+			v := variable{e.Name, e.Want, e.State}
+			if of[v] == nil {
+				of[v] = &seen{first: fmt.Sprintf("%s of boot %s", e.Process, b.Name)}
+				order = append(order, v)
+			}
+			s := of[v]
+			if s.processes++; s.last != b.ID {
+				s.boots, s.last = s.boots+1, b.ID
+			}
+			s.line = cmp.Or(s.line, strings.TrimSpace(e.Line))
+		}
+	}
+	for _, v := range order {
+		s := of[v]
+		say("the variable %s=%s is %s in %d processes of %d boots, first in %s: %s", v.name, v.want, v.state, s.processes, s.boots, s.first, cmp.Or(s.line, "nothing in the log says why"))
 	}
 }
 

@@ -163,7 +163,9 @@ type campaignArm struct {
 	TopK        int64  `json:"topk"`
 	DraftTokens int64  `json:"draft_tokens"`
 	Baseline    string `json:"baseline"` // plain decoding in the same environment
-	TokS        *struct {
+	// Config are keys of the drafter's configuration that were changed.
+	Config map[string]any `json:"drafter_config"`
+	TokS   *struct {
 		Median float64 `json:"median"`
 	} `json:"tok_s"`
 	Accept  float64            `json:"accept_length"`
@@ -187,6 +189,15 @@ func (a *campaignArm) speedup() *campaignRatio {
 		return nil
 	}
 	return a.Speedup.SameEnv
+}
+
+// drafter names the arm's drafter. One whose configuration is changed is another: it drafts otherwise.
+func (a *campaignArm) drafter() string {
+	if len(a.Config) == 0 {
+		return a.Drafter
+	}
+	text, _ := json.Marshal(a.Config) // it came from a document of the kind
+	return a.Drafter + " with " + string(text)
 }
 
 // fromCampaign makes a case of a campaign's result. A cost model is of one drafter: that of most arms.
@@ -215,8 +226,9 @@ func fromCampaign(source []byte) (*Case, error) {
 		case a.Name == doc.Baseline && a.TokS != nil:
 			c.PlainTokS = exactly(batch * a.TokS.Median) // tok_s is of one request
 		case a.Steps > 0:
-			if count[a.Drafter]++; count[a.Drafter] > count[drafter] {
-				drafter = a.Drafter
+			name := a.drafter()
+			if count[name]++; count[name] > count[drafter] {
+				drafter = name
 			}
 		}
 	}
@@ -226,8 +238,8 @@ func fromCampaign(source []byte) (*Case, error) {
 	for _, a := range doc.Arms {
 		switch {
 		case a.Name == doc.Baseline || a.Steps == 0:
-		case a.Drafter != drafter:
-			c.doubt("other_drafter", "%s drafts with %s and was left out: a cost model is of one drafter (%s here)", a.Name, a.Drafter, drafter)
+		case a.drafter() != drafter:
+			c.doubt("other_drafter", "%s drafts with %s and was left out: a cost model is of one drafter (%s here)", a.Name, a.drafter(), drafter)
 		case a.Baseline != "" && a.Baseline != doc.Baseline:
 			c.doubt("other_environment", "%s ran in another environment than %s and was left out: a cost model is of one environment", a.Name, doc.Baseline)
 		case a.speedup() == nil || !(a.speedup().Estimate > 0) || !(a.Accept >= 1):

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -158,13 +159,15 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	hash := fnv.New64a()
 	_, _ = io.WriteString(hash, prompt)
-	rng := rand.New(rand.NewPCG(hash.Sum64(), 1))
+	luck := float64(hash.Sum64()>>11) / (1 << 53)
 	s.requests.Add(1)
-	s.sleep(&s.pre, s.Plain)
+	due := time.Now()
+	s.sleep(&due, &s.pre, s.Plain)
 	out := &stream{w: w, path: path, version: s.Version, prompt: len(strings.Fields(prompt)), words: rand.New(rand.NewPCG(hash.Sum64(), 2))}
 	out.emit(1)
 	for out.tokens < limit {
-		got := s.cycle(rng)
+		_, luck = math.Modf(luck + 1/math.Phi) // even over any stretch of cycles, so that short outputs show what long ones would
+		got := s.cycle(&due, luck)
 		out.cycles, out.accepted = out.cycles+1, out.accepted+got-1
 		out.emit(min(got, limit-out.tokens))
 	}
@@ -176,24 +179,30 @@ func (s *standIn) answer(w http.ResponseWriter, r *http.Request, path string) {
 	s.say(0, "Decode batch. #running-req: 1, #token: %d, token usage: 0.00, gen throughput (token/s): 88.80, #queue-req: 0", out.tokens)
 }
 
-func (s *standIn) sleep(spent *atomic.Int64, d time.Duration) {
-	time.Sleep(d)
+// sleep sleeps until what is due has taken that much longer, so that a late end makes the next sleep shorter and the answer takes what
+// the script says.
+func (s *standIn) sleep(due *time.Time, spent *atomic.Int64, d time.Duration) {
+	*due = due.Add(d)
+	time.Sleep(time.Until(*due))
 	spent.Add(int64(d))
 }
 
-// cycle takes the time of a pass and returns how many tokens it gave.
-func (s *standIn) cycle(rng *rand.Rand) int {
+// cycle takes the time of a pass and returns how many tokens it gave: more, the closer luck is to 0; it is below 1.
+func (s *standIn) cycle(due *time.Time, luck float64) int {
 	steps := s.number("speculative_num_steps")
 	if s.args["speculative_algorithm"] == "null" {
-		s.sleep(&s.decodeNS, s.Plain)
+		s.sleep(due, &s.decodeNS, s.Plain)
 		return 1
 	}
-	s.sleep(&s.draftNS, time.Duration(steps)*s.Draft)
-	s.sleep(&s.verifyNS, s.Verify+time.Duration(s.number("speculative_num_draft_tokens"))*s.Row)
-	s.sleep(&s.extendNS, s.Draft)
-	got := 1
-	for got <= steps && rng.Float64() < s.Accept {
-		got++
+	s.sleep(due, &s.draftNS, time.Duration(steps)*s.Draft)
+	s.sleep(due, &s.verifyNS, s.Verify+time.Duration(s.number("speculative_num_draft_tokens"))*s.Row)
+	s.sleep(due, &s.extendNS, s.Draft)
+	got, likely, rate := 1, s.Accept, s.Accept
+	for ; got <= steps && luck < likely; got++ {
+		if s.Fade > 0 {
+			rate *= s.Fade
+		}
+		likely *= rate
 	}
 	return got
 }

@@ -3,6 +3,7 @@
 package targettest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -40,6 +41,7 @@ func play(script *Script, argv []string) int {
 		argv = argv[2:]
 	}
 	s := &standIn{Script: script}
+	s.settle()
 	if script.Fault == Deaf {
 		signal.Ignore(syscall.SIGTERM)
 	}
@@ -47,11 +49,48 @@ func play(script *Script, argv []string) int {
 		return status
 	}
 	s.rewrite()
+	s.wire()
 	defer s.endRanks()
 	if status, ended := s.load(); ended {
 		return status
 	}
 	return s.serve()
+}
+
+// settle has the fault only in the first server, if it shows once, and the times those of the environment.
+func (s *standIn) settle() {
+	if s.Once != "" {
+		f, err := os.OpenFile(s.Once, os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			s.Fault = ""
+		}
+		_ = f.Close() // nil if it is there
+	}
+	for _, e := range s.Effects {
+		if name, value, _ := strings.Cut(e.Variable, "="); os.Getenv(name) == value {
+			s.Plain = time.Duration(float64(s.Plain) * e.Plain)
+			s.Verify, s.Row = time.Duration(float64(s.Verify)*e.Verify), time.Duration(float64(s.Row)*e.Verify)
+		}
+	}
+}
+
+// wire looks which layers the drafter is told to listen to.
+func (s *standIn) wire() {
+	text, err := os.ReadFile(filepath.Join(s.args["speculative_draft_model_path"], "config.json"))
+	if err != nil || s.Layers == nil {
+		return // no drafter on this machine
+	}
+	var config struct {
+		Eagle struct {
+			Layers []int `json:"eagle_aux_hidden_state_layer_ids"`
+		} `json:"eagle_config"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		panic(err)
+	}
+	if !slices.Equal(config.Eagle.Layers, s.Layers) {
+		s.Accept /= 3
+	}
 }
 
 // wrap starts the launcher in a session of its own and waits for it.

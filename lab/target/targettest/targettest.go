@@ -49,9 +49,21 @@ type Script struct {
 	Speed   float64       // how many times faster than that everything is; 0 is 1
 	Ranks   int           // 0 is 1
 	Fault   Fault
-	// What decoding takes, and how likely a draft is accepted.
+	// Once is a file: the fault shows only in the server that makes it, the first one.
+	Once string
+	// What decoding takes; how likely the first draft is accepted; and by which factor each one behind an accepted one is less likely so, 0 is 1.
 	Plain, Verify, Row, Draft time.Duration
-	Accept                    float64
+	Accept, Fade              float64
+	// Effects are of variables in the server's environment.
+	Effects []Effect
+	// Layers are the ids for which Accept holds: a drafter whose config.json names others is accepted a third as often. Nil is: any.
+	Layers []int
+}
+
+// Effect is what a variable, as in NCCL_PROTO=LL, does: the factors by which plain passes and verifications take longer.
+type Effect struct {
+	Variable      string
+	Plain, Verify float64
 }
 
 // variable holds the script in the server's environment, and rankVariable the number of a rank.
