@@ -35,7 +35,7 @@ const sglangCampaign = `target:
   env: {NCCL_DEBUG: INFO}
 model: acme/large
 drafter: %q
-workload: {count: 10, confirm: 12, max_tokens: 64}
+workload: {count: 10, confirm: 12, max_tokens: 48}
 budget: {time: 10m, boots: 30}
 boots: 2
 factors:
@@ -78,8 +78,15 @@ func TestTuneSGLang(t *testing.T) {
 	sglangBoots(t, r)
 	sglangFailures(t, r)
 	sglangExplained(t, out, r)
-	if page := command(t, "report", out); !strings.HasSuffix(strings.TrimSpace(page), "report.html") {
-		t.Errorf("report: %s", page)
+	command(t, "report", out)
+	page, err := os.ReadFile(filepath.Join(out, "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"chain-2,NCCL_PROTO=LL", "Each arm had a server of its own", "unrecognized arguments: --speculative-speed=11", "verify_off_fast_path"} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the report does not say %q", want)
+		}
 	}
 	nobody(t, dir) // ranks do not have it among their arguments, but in their environment
 }

@@ -222,9 +222,9 @@ func (d *data) planned(r *Result) Planned {
 	}
 	if len(cvs) == 0 {
 		for _, a := range r.Arms {
-			if s := a.Speedup.best(); s != nil && s.Low != nil { // as wide an interval, from as many pairs
+			if s := a.Speedup.best(); s != nil && s.Low != nil { // as wide an interval, from as many readings: a pair is of means over boots
 				iv := stats.Interval{Low: math.Log(*s.Low), High: math.Log(*s.High)}
-				cvs = append(cvs, stats.Resolved(iv, Confidence)/stats.Detectable(1, s.Pairs))
+				cvs = append(cvs, stats.Resolved(iv, Confidence)/stats.Detectable(1, s.Pairs*max(1, s.Boots)))
 			}
 		}
 	}

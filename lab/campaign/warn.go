@@ -54,7 +54,7 @@ func (a *ArmResult) warn(say func(string, ...any)) {
 	case a.Failed > 0:
 		say("%s: %d requests failed: %s", a.Name, a.Failed, a.Error)
 	case a.Decided == Failed:
-		say("%s: not measured, as its server failed: %s", a.Name, a.Error)
+		say("%s: not measured, as its server failed: %s", a.Name, strings.ReplaceAll(a.Error, "\n    ", "; "))
 	case len(a.Different) > 0 && a.Plain():
 		say("%s: its own outputs differ from one request to the next on %d prompts: %s", a.Name, len(a.Different), strings.Join(a.Different, ", "))
 	case a.Wrong:

@@ -128,7 +128,7 @@ func part(id, title string, f *figure, text, absent string) section {
 }
 
 func (p *page) speedSection() section {
-	s := part("speed", "Speed", p.speedups(), "Each arm ran beside plain decoding on the same prompts, in pairs; the ratio of the two is what counts, as it holds where the machine's speed drifts.",
+	s := part("speed", "Speed", p.speedups(), p.compared(),
 		"No arm was compared with plain decoding, so there are no speed-ups to show.")
 	if f := p.throughput(); f != nil {
 		s.Figures = append(s.Figures, f)
@@ -149,9 +149,28 @@ func (p *page) speedSection() section {
 		s.Text = append(s.Text, fmt.Sprintf("%d requests ran at once; tokens a second are those of one request.", r.Objective.Concurrency))
 	}
 	if r.Plan.Detectable > 0 {
-		s.Text = append(s.Text, fmt.Sprintf("With %d pairs of each arm, scattered as these were (by %s), an effect of %s or more is found by 80 of 100 such campaigns.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.Detectable)))
+		s.Text = append(s.Text, fmt.Sprintf("With %d readings of each arm, scattered as these were (by %s), an effect of %s or more is found by 80 of 100 such campaigns.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.Detectable)))
 	}
 	return s
+}
+
+// compared says how arms were compared with plain decoding.
+func (p *page) compared() string {
+	paired, boots := false, false
+	for _, a := range p.result.Arms {
+		if r := a.Speedup.same(); r != nil {
+			paired, boots = paired || r.Method != "boots", boots || r.Method == "boots"
+		}
+	}
+	const beside = "ran beside plain decoding on the same prompts, in pairs; the ratio of the two is what counts, as it holds where the machine's speed drifts."
+	const apart = "a server of its own and saw the same prompts there as plain decoding on its servers: prompts and starts of servers both count as observations."
+	switch {
+	case paired && boots:
+		return "Where one server decodes both ways, an arm " + beside + " Every other arm had " + apart
+	case boots:
+		return "Each arm had " + apart
+	}
+	return "Each arm " + beside
 }
 
 func (p *page) cycleSection() section {
