@@ -81,7 +81,7 @@ func (s *standIn) routes(ended chan int) http.Handler {
 				s.say(0, "Scheduler hit an exception: Traceback (most recent call last):\n  File \"scheduler.py\", line 2220\n"+
 					"RuntimeError: CUDA error: an illegal memory access was encountered\n")
 				ended <- s.sigquit()
-				select {}
+				hang()
 			}
 			s.answer(w, r, path)
 		})
