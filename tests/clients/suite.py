@@ -35,7 +35,7 @@ class Server:
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8")
         self.process = subprocess.Popen(
             [self.program, "serve", "--json", "--port", str(port), "--served-model-name", MODEL, "--context", str(CONTEXT),
-             "--max-running-requests", "4", "--max-queued-requests", "16", *self.args],
+             "--max-running-requests", "4", "--max-queued-requests", "16", "--drain-timeout", "100s", *self.args],
             stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, "DRAFTLAB_API_KEY": KEY})
         # One document of several lines: it ends with a line that is a closing brace.
         lines = []
