@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -137,16 +136,5 @@ func verdictLog() []trial.Verdict {
 		{ID: 1, At: began.Add(30 * time.Minute), Hypothesis: "Deeper drafts pay", Predicted: "0.90× (90 %: 0.86 – 0.95)", Change: "steps 2 → 5", Evidence: "0.80× (95 %: 0.78 – 0.84, 24 pairs)", Outcome: trial.Refuted, Next: "fewer steps; look at verify's fixed cost"},
 		{ID: 2, At: began.Add(37 * time.Minute), Hypothesis: "LL128 is faster than Simple", Change: "NCCL_PROTO=LL128", Evidence: "the server did not start: out of memory", Outcome: trial.Failed},
 		{ID: 3, At: began.Add(88 * time.Minute), Hypothesis: "Collectives dominate verify", Predicted: "1.15× (90 %: 1.02 – 1.29)", Change: "NCCL_ALGO=Ring NCCL_PROTO=LL", Evidence: fmt.Sprintf("%.2f× (95 %%: 1.09 – 1.15, 48 pairs)", 1.118), Outcome: trial.Supported},
-	}
-}
-
-// TestWriteFixture writes the made-up campaign's page to where REPORT_PAGE says, to be looked at.
-func TestWriteFixture(t *testing.T) {
-	path := os.Getenv("REPORT_PAGE")
-	if path == "" {
-		t.Skip("REPORT_PAGE names no file")
-	}
-	if err := os.WriteFile(path, []byte(write(t, rich(t))), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -74,7 +74,7 @@ func (w *watch) read(end bool) (more bool) {
 			w.part = nil
 		}
 		if err != nil {
-			return more // the end, for now
+			return more // the log may grow later
 		}
 	}
 }
