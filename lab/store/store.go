@@ -18,7 +18,8 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // and the driver of that name
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Names of the files in a campaign's directory.
@@ -65,12 +66,11 @@ create table notes (id integer primary key, at text not null, kind text not null
 // format is the number of the schema.
 const format = 1
 
-// Create makes a store in a directory, which it creates as well, for the caller to close.
+// Create makes a store in a directory, which it creates as well, for the caller to close. Killed at any moment, it leaves a directory
+// that either holds a campaign, for Resume, or can be given to Create again.
 func Create(dir string, c *Campaign) (*Store, error) {
-	for _, name := range []string{Database, Samples} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, &ExistsError{Dir: dir, File: name}
-		}
+	if err := taken(dir); err != nil { // also while somebody works on it
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -79,19 +79,34 @@ func Create(dir string, c *Campaign) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = create(dir, c)
-	_ = lock.Close()
-	if err != nil {
-		return nil, err
+	if err = taken(dir); err == nil { // or somebody was faster
+		err = create(dir, c)
 	}
-	return Resume(dir)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return locked(dir, lock)
 }
 
-// create writes the database under another name first, so that one which is there is whole.
+// taken is an error for a directory with a campaign, or with samples that a new one would lose. The empty file of samples that is left
+// of a Create which was killed is no campaign.
+func taken(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, Database)); err == nil {
+		return &ExistsError{Dir: dir, File: Database}
+	}
+	if info, err := os.Lstat(filepath.Join(dir, Samples)); err == nil && !(info.Mode().IsRegular() && info.Size() == 0) {
+		return &ExistsError{Dir: dir, File: Samples}
+	}
+	return nil
+}
+
+// create writes the database under another name first, so that one which is there is whole, and so is all that belongs to it.
 func create(dir string, c *Campaign) (err error) {
 	path := filepath.Join(dir, Database+".new")
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, left := range []string{"", "-journal", "-wal", "-shm"} { // of one that was killed
+		if err := os.Remove(path + left); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	db, err := open(path, "rwc")
 	if err != nil {
@@ -104,7 +119,7 @@ func create(dir string, c *Campaign) (err error) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	samples, err := os.OpenFile(filepath.Join(dir, Samples), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	samples, err := os.OpenFile(filepath.Join(dir, Samples), os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -141,13 +156,18 @@ func Open(dir string) (*Store, error) {
 // Resume opens a store to go on with its campaign: it takes the lock that only one process has, and mends what a sudden end has
 // left. Trials whose samples are not on the disk any more are taken out, with a note that says how many.
 func Resume(dir string) (*Store, error) {
-	if _, err := os.Stat(filepath.Join(dir, Database)); err != nil {
-		return nil, &AbsentError{dir}
+	if err := present(dir); err != nil {
+		return nil, err
 	}
 	lock, err := acquire(dir)
 	if err != nil {
 		return nil, err
 	}
+	return locked(dir, lock)
+}
+
+// locked opens a store to go on with it under a lock, which is the store's from now on.
+func locked(dir string, lock *sql.DB) (*Store, error) {
 	s, err := attach(dir, "rw")
 	if err != nil {
 		_ = lock.Close()
@@ -161,12 +181,21 @@ func Resume(dir string) (*Store, error) {
 	return s, nil
 }
 
+// present is an error for a directory without a campaign, or one that cannot be looked into.
+func present(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, Database))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &AbsentError{dir}
+	}
+	return err
+}
+
 // attach opens the database of a directory; the mode is SQLite's.
 func attach(dir, mode string) (*Store, error) {
-	path := filepath.Join(dir, Database)
-	if _, err := os.Stat(path); err != nil {
-		return nil, &AbsentError{dir}
+	if err := present(dir); err != nil {
+		return nil, err
 	}
+	path := filepath.Join(dir, Database)
 	db, err := open(path, mode)
 	if err != nil {
 		return nil, err
@@ -207,14 +236,15 @@ func acquire(dir string) (*sql.DB, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	if _, err := db.Exec("begin exclusive"); err != nil {
-		_ = db.Close()
-		if _, statErr := os.Stat(path); statErr != nil {
-			return nil, fmt.Errorf("cannot write in %s: %w", dir, err)
-		}
+	_, err = db.Exec("begin exclusive")
+	if err == nil {
+		return db, nil
+	}
+	_ = db.Close()
+	if refused := (*sqlite.Error)(nil); errors.As(err, &refused) && refused.Code()&0xff == sqlite3.SQLITE_BUSY { // the low byte is the class
 		return nil, &BusyError{dir}
 	}
-	return db, nil
+	return nil, fmt.Errorf("cannot lock the campaign with %s: %w", path, err)
 }
 
 // mend brings rows and samples together again.

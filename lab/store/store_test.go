@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,6 +151,119 @@ func TestWhatIsNoStore(t *testing.T) {
 	}
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), Database) {
 		t.Errorf("another file: %v", err)
+	}
+}
+
+// TestAKilledCreate goes through all that a Create may leave that is killed: what it leaves is either a campaign or may become one.
+func TestAKilledCreate(t *testing.T) {
+	whole := t.TempDir()
+	s, err := Create(whole, campaign())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	database, err := os.ReadFile(filepath.Join(whole, Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const unfinished = Database + ".new"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		done  bool // it is a campaign
+	}{
+		{"before the lock", nil, false},
+		{"behind the lock", map[string]string{lockFile: ""}, false},
+		{"an empty database", map[string]string{lockFile: "", unfinished: "", unfinished + "-journal": "part of a journal"}, false},
+		{"a part of the database", map[string]string{lockFile: "", unfinished: string(database[:5000]), unfinished + "-wal": "part of a log", unfinished + "-shm": "its index"}, false},
+		{"a whole database", map[string]string{lockFile: "", unfinished: string(database)}, false},
+		{"with a file for samples", map[string]string{lockFile: "", unfinished: string(database), Samples: ""}, false},
+		{"in its place", map[string]string{lockFile: "", Database: string(database), Samples: ""}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range c.files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other, right := resume, Create
+			if c.done {
+				other, right = Create, resume
+			}
+			if _, err := other(dir, campaign()); !c.done && !errors.As(err, new(*AbsentError)) || c.done && !errors.As(err, new(*ExistsError)) {
+				t.Errorf("the way that is none: %v", err)
+			}
+			s, err := right(dir, campaign())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if got, err := s.Campaign(); err != nil || got.File != campaign().File {
+				t.Errorf("%+v %v", got, err)
+			}
+			if err := errors.Join(s.AddBoot(&trial.Boot{Name: "plain-1"}), s.AddTrials(one(1))); err != nil {
+				t.Error(err)
+			}
+			if leftover, _ := filepath.Glob(filepath.Join(dir, unfinished+"*")); len(leftover) > 0 {
+				t.Errorf("it leaves %v", leftover)
+			}
+		})
+	}
+}
+
+// resume is Resume with the arguments of Create.
+func resume(dir string, _ *Campaign) (*Store, error) { return Resume(dir) }
+
+// Samples without a database are somebody's: a new campaign would write over them.
+func TestSamplesAreNotWrittenOver(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, Samples), []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(dir, campaign()); !errors.As(err, new(*ExistsError)) {
+		t.Errorf("it takes the directory: %v", err)
+	}
+}
+
+// A lock that cannot be taken for another reason than that somebody has it is not said to be somebody's.
+func TestALockThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Create(dir, campaign())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(dir, lockFile)
+	for name, spoil := range map[string]func() error{
+		"a directory":    func() error { return os.Mkdir(lock, 0o755) },
+		"another file":   func() error { return os.WriteFile(lock, bytes.Repeat([]byte("no lock "), 1000), 0o644) },
+		"no place at it": func() error { return os.Symlink(filepath.Join(dir, "gone", "lock"), lock) },
+	} {
+		if err := errors.Join(os.RemoveAll(lock), spoil()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Resume(dir); err == nil || errors.As(err, new(*BusyError)) || !strings.Contains(err.Error(), lockFile) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := errors.Join(os.RemoveAll(lock), os.WriteFile(lock, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	held, err := acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := Resume(dir); !errors.As(err, new(*BusyError)) {
+		t.Errorf("somebody has it: %v", err)
+	}
+	if _, err := Resume(filepath.Join(dir, Database)); err == nil || errors.As(err, new(*AbsentError)) {
+		t.Errorf("a file in the directory's place: %v", err)
 	}
 }
 
