@@ -123,7 +123,7 @@ func printReport(w io.Writer, terminal bool, r *explain.Report) error {
 		}
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "\n%s\n", paragraph(f.Text+" ["+f.Code+"]"))
+		fmt.Fprintf(w, "\n%s\n", paragraph(ui.Clean(f.Text)+" ["+f.Code+"]"))
 	}
 	return printDoubts(w, r.Warnings)
 }
@@ -149,7 +149,7 @@ func printDoubts(w io.Writer, doubts []costmodel.Doubt) error {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
-		_, err = fmt.Fprintln(w, paragraph("warning: "+d.Text+" ["+d.Code+"]"))
+		_, err = fmt.Fprintln(w, paragraph("warning: "+ui.Clean(d.Text)+" ["+d.Code+"]"))
 	}
 	return err
 }

@@ -23,7 +23,8 @@ type Case struct {
 	Arms      []arm   `yaml:"arms"`
 	WhatIf    *whatIf `yaml:"what_if"`
 
-	doubts costmodel.Doubts // raised by reading the figures
+	doubts    costmodel.Doubts // raised by reading the figures
+	confirmed *confirmation    // of a campaign's winner; nil where none was measured again
 }
 
 // arm is one speculative configuration and what was seen of it.
@@ -50,6 +51,7 @@ type arm struct {
 	AcceptHistogram []whole  `yaml:"accept_histogram"`   // sequence-cycles that accepted 0, 1, … steps drafts
 
 	speedup number // as a campaign's pairs have it, better than that of two means
+	boots   int    // starts of the server that speedup rests on; 0 where that is not known
 }
 
 // whatIf is a hypothesis about the machine.

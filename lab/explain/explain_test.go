@@ -31,6 +31,15 @@ func (r *Report) find(code string) string {
 	return ""
 }
 
+func (r *Report) doubt(code string) string {
+	for _, w := range r.Warnings {
+		if w.Code == code {
+			return w.Text
+		}
+	}
+	return ""
+}
+
 func (r *Report) codes() (codes []string) {
 	for _, f := range r.Findings {
 		codes = append(codes, f.Code)

@@ -39,6 +39,7 @@ func (f *finder) add(code, format string, a ...any) {
 
 func (f *finder) run() {
 	f.outcome()
+	f.confirmed()
 	f.consistency()
 	f.bottleneck()
 	f.verifyCost()
@@ -88,6 +89,17 @@ func (f *finder) outcome() {
 	}
 	f.add(code, "Speculation is %s than plain decoding: the best arm (%v) makes %s tok/s where plain decoding makes %s, %.2f×.",
 		word, a.Shape, digits(*a.TokS), digits(f.plainTokS(i)), *a.Speedup)
+}
+
+// confirmed says what became of a campaign's winner when it was measured again.
+func (f *finder) confirmed() {
+	switch c := f.c.confirmed; {
+	case c == nil:
+	case c.agrees:
+		f.add("confirmed", "The campaign measured its winner again, on fresh prompts, and that agrees: %s made %s.", c.Arm, c.words())
+	default:
+		f.add("not_confirmed", "The campaign measured its winner again, on fresh prompts, and that does not agree: %s made %s.", c.Arm, c.words())
+	}
 }
 
 // straddles reports whether an interval has a number inside.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,49 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// real reads a result.json that draftlab tune wrote: what explain reads of it is in testdata.
+func real(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestWinnerThatWasConfirmed(t *testing.T) {
+	source := real(t, "confirmed.json")
+	r := read(t, source)
+	if got := r.find("confirmed"); !strings.Contains(got, "chain-3 made 1.60× plain decoding (95 % interval 1.45 to 1.78, 24 pairs)") {
+		t.Errorf("confirmed: %q", got)
+	}
+	if got := r.find("try_next"); got != "Next: use chain-3, which was confirmed." {
+		t.Errorf("try_next: %q", got)
+	}
+	if got := r.doubt("one_boot"); !strings.HasPrefix(got, "5 of 5 arms") {
+		t.Errorf("one_boot: %q", got)
+	}
+	r = read(t, strings.Replace(source, `"verdict": "faster"`, `"verdict": "not-confirmed"`, 1))
+	if got := r.find("try_next"); r.find("not_confirmed") == "" || r.find("confirmed") != "" || got != "Next: measure chain-3 for longer before relying on it." {
+		t.Errorf("codes %v, try_next: %q", r.codes(), got)
+	}
+	if got := read(t, campaignResult).find("try_next"); !strings.Contains(got, "confirm the winner") {
+		t.Errorf("without a confirm run, try_next: %q", got)
+	}
+}
+
+func TestArmsOfSeveralBootsAreReplicates(t *testing.T) {
+	r := read(t, real(t, "two-boots.json"))
+	for _, code := range []string{"no_replicates", "one_boot", "confirmed", "not_confirmed"} {
+		if slices.Contains(r.codes(), code) {
+			t.Errorf("%s among %v, of arms with two boots each", code, r.codes())
+		}
+	}
+	if r = read(t, ledgerOf("[]", ledgerEntry(0, 1, 900, 0), ledgerEntry(2, 1, 400, 400))); !slices.Contains(r.codes(), "no_replicates") {
+		t.Errorf("no no_replicates of a ledger, but %v", r.codes())
+	}
+}
+
 func TestUndecided(t *testing.T) {
 	r := read(t, strings.NewReplacer(`"low": 1.3,`, `"low": 0.9,`, `"high": 1.4,`, `"high": 2.1,`, `"low": 1.45,`, `"low": 0.8,`, `"high": 1.55,`, `"high": 2.9,`).Replace(campaignResult))
 	for _, code := range []string{"speculation_undecided", "accept_near_break_even", "depth_undecided"} {
@@ -130,6 +174,13 @@ func TestUnusableResults(t *testing.T) {
 // FuzzResult wants an error or a document, whatever a ledger or a result says.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(campaignResult))
+	for _, name := range []string{"confirmed.json", "two-boots.json"} {
+		text, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
 	f.Add([]byte(ledgerOf("[4, 3, 2]", ledgerEntry(0, 1, 900, 0), ledgerEntry(2, 1, 400, 400))))
 	f.Fuzz(func(t *testing.T, source []byte) {
 		c, err := Read("result.json", source)

@@ -73,7 +73,13 @@ func (f *finder) next() {
 			tries = append(tries, text)
 		}
 	}
-	if has("speculation_faster") && len(tries) == 0 {
+	switch c := f.c.confirmed; {
+	case c != nil && !c.agrees:
+		tries = append(tries, fmt.Sprintf("measure %s for longer before relying on it", c.Arm))
+	case len(tries) > 0:
+	case c != nil:
+		tries = append(tries, fmt.Sprintf("use %s, which was confirmed", c.Arm))
+	case has("speculation_faster"):
 		tries = append(tries, "confirm the winner in interleaved runs before relying on it")
 	}
 	if len(tries) > 0 {

@@ -7,6 +7,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 
 	"draftlab/lab/costmodel"
 )
@@ -128,9 +129,28 @@ func (c *Case) Model() (*costmodel.Model, error) {
 	return costmodel.Fit(step(c.PlainTokS, c.batch()), c.batch(), obs)
 }
 
-// Doubts are those of reading the case and of the fit.
+// Doubts are those of reading the case and of the fit. The fit sees one figure for each arm of a campaign, though that may rest on several
+// starts of its server.
 func (c *Case) Doubts(m *costmodel.Model) []costmodel.Doubt {
-	return append(append([]costmodel.Doubt{}, c.doubts...), m.Doubts...)
+	all := append(append([]costmodel.Doubt{}, c.doubts...), m.Doubts...)
+	campaign, once := 0, 0
+	for _, a := range c.Arms {
+		if a.boots > 0 {
+			campaign++
+		}
+		if a.boots == 1 {
+			once++
+		}
+	}
+	if campaign == 0 {
+		return all
+	}
+	all = slices.DeleteFunc(all, func(d costmodel.Doubt) bool { return d.Code == "no_replicates" })
+	if once > 0 {
+		all = append(all, costmodel.Doubt{Code: "one_boot", Text: fmt.Sprintf("%d of %d arms were measured on one start of the server: "+
+			"intervals hold how prompts differ, not how another start would", once, len(c.Arms))})
+	}
+	return all
 }
 
 // Analyse explains a case that Read or Parse has accepted.
