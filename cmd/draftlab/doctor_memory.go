@@ -26,7 +26,7 @@ func (n need) total() int64 { return n.weights + n.drafter + n.kv }
 
 // ownFindings are those about a campaign on this machine's own engine: the drafter's files, and whether the memory suffices.
 func (t *tuning) ownFindings(ctx context.Context, p *campaign.Preview) (list []doctor.Finding, err error) {
-	if t.file.Target.Kind != "draftlab" || t.file.Host != "" {
+	if !t.own() {
 		return nil, nil
 	}
 	path, err := t.env.hub().Resolve(ctx, t.file.Model, t.env.progress())

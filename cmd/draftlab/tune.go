@@ -50,7 +50,8 @@ result.json and benchstat.txt. A campaign that was interrupted or killed goes on
 the request that was running. The JSON document is result.json: {"verdict", "baseline", "best", "speedup", "arms",
 "phases", "acceptance", "cost_model", "verdicts", …}. "verdict" is "faster"; "not-confirmed" if that was so the first
 time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best" and
-"speedup" are null but for "faster". With --dry-run it is the plan, and the status 1 if that is impossible.` + exitHelp,
+"speedup" are null but for "faster". With --dry-run it is the plan, and the status 1 if that is impossible;
+"fetch" is the model that would be fetched first.` + exitHelp,
 		Example: `  draftlab tune
   draftlab tune --quick          # within two minutes
   draftlab tune --out tuned --json
@@ -65,7 +66,7 @@ time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", o
 	fl.StringVar(&f.out, "out", "", "keep everything in `DIR`, which is new")
 	fl.StringVar(&f.resume, "resume", "", "go on with the campaign in `DIR`")
 	fl.BoolVar(&f.quick, "quick", false, "take at most 120 s: fewer prompts, shorter outputs, wider intervals")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its commands and what it can find out, and start nothing")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its commands and what it can find out; start and fetch nothing")
 	return cmd
 }
 

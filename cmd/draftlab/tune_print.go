@@ -1,19 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"draftlab/internal/ui"
 	"draftlab/lab/campaign"
-	"draftlab/lab/campaign/file"
 	"draftlab/lab/runner"
-	"draftlab/lab/target"
 	"draftlab/lab/trial"
 )
 
@@ -228,55 +224,6 @@ func startedFor(b *trial.Boot, arm string, r *campaign.Result) bool {
 		}
 	}
 	return false
-}
-
-// previewTune prints what a campaign would do.
-func previewTune(env *Env, cmd *cobra.Command, c *file.Campaign) error {
-	t, err := prepare(cmd.Context(), env, c)
-	if err != nil {
-		return err
-	}
-	p, err := campaign.NewPreview(c, 0, t.engine)
-	if err != nil {
-		return err
-	}
-	if wantsJSON(cmd) {
-		err = ui.JSON(env.Stdout, p)
-	} else {
-		err = printPreview(env, p)
-	}
-	if err == nil && slices.ContainsFunc(p.Findings, func(f target.Finding) bool { return f.Fatal }) {
-		return errors.New("this campaign cannot be: what is impossible about it stands among the findings")
-	}
-	return err
-}
-
-func printPreview(env *Env, p *campaign.Preview) error {
-	var b strings.Builder
-	for _, s := range p.Boots {
-		fmt.Fprintf(&b, "%s\n    %s\n", ui.Clean(s.Name), ui.Clean(s.Command))
-		for _, a := range s.Arms {
-			fmt.Fprintf(&b, "    measures %s\n", ui.Clean(a))
-		}
-	}
-	for _, d := range p.Dropped {
-		fmt.Fprintf(&b, "left out: %s\n", ui.Clean(d))
-	}
-	for _, f := range p.Findings {
-		word := "note"
-		if f.Fatal {
-			word = "IMPOSSIBLE"
-		}
-		fmt.Fprintf(&b, "%s: %s\n", word, ui.Clean(f.About(len(p.Arms))))
-	}
-	fmt.Fprintf(&b, `
-%d starts of a server in random order, %d arms, %d pairs of each; %d requests of up to %d tokens, the confirm run's among them.
-Takes at most %.0f s from the first token of the first server on. All of it fits if the server writes %.0f tok/s or more, starts left out;
-a slower one is asked fewer prompts, and then for shorter outputs, once it is known how slow.
-The smallest difference that %d pairs find in 80 of 100 campaigns: %.1f %%, if one reading scatters by %.0f %%; result.json says how much it did.
-`, len(p.Boots), len(p.Arms), p.Pairs, p.Requests, p.Size.MaxTokens, p.TimeS, p.NeededTokS, p.Pairs, 100*p.DetectableEffect, 100*p.CV)
-	_, err := fmt.Fprint(env.Stdout, b.String())
-	return err
 }
 
 // flagWords are an arm's own flags as serve takes them.

@@ -50,8 +50,20 @@ type tuning struct {
 	about     tunedEnvironment
 }
 
-// prepare makes the engine of a campaign. It fetches a model that is known by name, with progress, before a server would.
-func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
+// ready prepares a campaign that is to be carried out: it fetches a model that is known by name, with progress, before a server would.
+func ready(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
+	t, err := prepare(env, c)
+	if err == nil && t.own() {
+		_, err = env.hub().Resolve(ctx, c.Model, env.progress())
+	}
+	return t, err
+}
+
+// own reports that the servers are this program's, on this machine.
+func (t *tuning) own() bool { return t.file.Target.Kind == "draftlab" && t.file.Host == "" }
+
+// prepare makes the engine of a campaign. It starts nothing and fetches nothing.
+func prepare(env *Env, c *file.Campaign) (*tuning, error) {
 	t := &tuning{env: env, file: c, about: tunedEnvironment{Build: buildVersion(), Processors: runtime.NumCPU(), Target: c.Target.Kind, Host: c.Host, Model: c.Model, Drafter: c.Drafter}}
 	flags, vars := campaign.Base(c)
 	config := target.Config{Kind: c.Target.Kind, Host: c.Host, Command: c.Target.Command, Model: c.Model, URL: c.Target.URL, Drafter: c.Drafter, Flags: flags, Env: vars,
@@ -61,8 +73,8 @@ func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
 			return nil, fmt.Errorf("target.key_env: the variable %s is empty or not set", name)
 		}
 	}
-	if c.Target.Kind == "draftlab" && c.Host == "" {
-		if err := t.own(ctx, &config); err != nil {
+	if t.own() {
+		if err := t.complete(&config); err != nil {
 			return nil, err
 		}
 	}
@@ -81,18 +93,15 @@ func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
 	return t, nil
 }
 
-// own fills in what this program's own server takes on this machine. "auto" has the shipped drafter measured even where serve would leave it
+// complete fills in what this program's own server takes on this machine. "auto" has the shipped drafter measured even where serve would leave it
 // alone.
-func (t *tuning) own(ctx context.Context, config *target.Config) error {
+func (t *tuning) complete(config *target.Config) error {
 	if len(config.Command) == 0 {
 		program, err := t.env.Executable()
 		if err != nil {
 			return err
 		}
 		config.Command = []string{program, "serve"}
-	}
-	if _, err := t.env.hub().Resolve(ctx, t.file.Model, t.env.progress()); err != nil {
-		return err
 	}
 	if config.Drafter == "" {
 		config.Drafter = string(engine.DraftNone)
@@ -125,7 +134,7 @@ func serverEnviron(env *Env) []string {
 
 // startTune begins a campaign in a directory, or without one in a temporary one.
 func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error {
-	t, err := prepare(cmd.Context(), env, c)
+	t, err := ready(cmd.Context(), env, c)
 	if err != nil {
 		return err
 	}
@@ -185,7 +194,7 @@ func resumeTune(env *Env, cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	t, err := prepare(cmd.Context(), env, c)
+	t, err := ready(cmd.Context(), env, c)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}

