@@ -1,6 +1,7 @@
 package report
 
 import (
+	"draftlab/lab/campaign"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ const lines = 8
 type curve struct {
 	arm    string
 	shares []float64 // of cycles in which the drafts up to a position were all accepted
-	acceptance
+	campaign.Acceptance
 }
 
 func (p *page) curves() (out []curve) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"draftlab/lab/campaign"
 	"draftlab/lab/trial"
 )
 
@@ -28,8 +29,8 @@ func rich(t testing.TB) *Data {
 		knobs                             trial.Knobs
 		tokS, ratio, accept, verify, rest float64
 	}
-	var arms []armResult
-	accepted := map[string]acceptance{}
+	var arms []campaign.ArmResult
+	accepted := map[string]campaign.Acceptance{}
 	for _, s := range []speed{
 		{"plain", "", plain, 88.8, 0, 1, 0, 11.26},
 		{"steps-2", "plain", chain(2, nil), 75.9, 0.855, 2.02, 25.6, 1.0},
@@ -38,8 +39,8 @@ func rich(t testing.TB) *Data {
 		{"steps-2, NCCL", "plain, NCCL", chain(2, tuned), 103.4, 1.123, 2.02, 18.5, 1.0},
 		{"steps-3, NCCL", "plain, NCCL", chain(3, tuned), 101.0, 1.097, 2.09, 19.3, 1.2},
 	} {
-		a := armResult{Arm: trial.Arm{Name: s.name, Knobs: s.knobs, Baseline: s.base}, Accept: s.accept, Compared: 48, Decided: "full",
-			TokS: &spread{s.tokS, s.tokS * 0.95, s.tokS * 1.06, 48}, TTFT: &spread{412, 398, 430, 48}, Cycle: &spread{s.verify + s.rest, s.verify, s.verify + 2, 48},
+		a := campaign.ArmResult{Arm: trial.Arm{Name: s.name, Knobs: s.knobs, Baseline: s.base}, Accept: s.accept, Compared: 48, Decided: "full",
+			TokS: spread(s.tokS, s.tokS*0.95, s.tokS*1.06, 48), TTFT: spread(412, 398, 430, 48), Cycle: spread(s.verify+s.rest, s.verify, s.verify+2, 48),
 			Phases: map[string]float64{"prefill": 380, "verify": s.verify, "draft": s.rest / 2, "draft_extend": s.rest / 3, "other": s.rest / 6}}
 		if s.ratio == 0 {
 			a.Phases = map[string]float64{"prefill": 380, "decode": s.rest - 0.1, "other": 0.1}
@@ -52,7 +53,7 @@ func rich(t testing.TB) *Data {
 				a.Speedup.BestPlain = compared(s.ratio*0.965, 0.97, 1.04).SameEnv
 			}
 			survival := []float64{0.62, 0.4, 0.07, 0.03, 0.02}[:s.knobs.Steps]
-			accepted[s.name] = acceptance{s.accept, 0.4, survival, 4120}
+			accepted[s.name] = campaign.Acceptance{AcceptLength: s.accept, Rate: 0.4, Survival: survival, Cycles: 4120}
 		}
 		arms = append(arms, a)
 	}
@@ -63,8 +64,8 @@ func rich(t testing.TB) *Data {
 	best := arms[4].Arm
 	text, err := json.Marshal(map[string]any{
 		"verdict": "faster", "baseline": "plain", "best": best, "speedup": compared(1.118, 0.975, 1.026), "best_plain": "plain, NCCL",
-		"arms": arms, "acceptance": accepted, "confirm": confirmation{best.Name, compared(1.118, 0.975, 1.026)}, "lossless": true,
-		"bandwidth_gb_s": spread{31, 28, 35, 300}, "elapsed_s": 5400, "complete": true, "boots": boots(tuned), "verdicts": verdictLog(), "predictions": predictions,
+		"arms": arms, "acceptance": accepted, "confirm": campaign.Confirmation{Arm: best.Name, Speedup: compared(1.118, 0.975, 1.026)}, "lossless": true,
+		"bandwidth_gb_s": spread(31, 28, 35, 300), "elapsed_s": 5400, "complete": true, "boots": boots(tuned), "verdicts": verdictLog(), "predictions": predictions,
 		"objective": map[string]any{"kind": "tok_s", "concurrency": 4}, "plan": map[string]any{"pairs": 48, "boots": 3, "cv": 0.061, "detectable_effect": 0.035}, "drift": []any{map[string]any{"boot": 1, "ratio": 0.982}},
 		"seed": 7, "warnings": []string{"steps-5 was left after 24 of 48 pairs: it could not win"}, "campaign": "target: {kind: sglang}\nmodel: target\nfactors:\n  env: {NCCL_ALGO: [Ring], NCCL_PROTO: [LL, LL128]}\n",
 		"environment": map[string]any{"started": began, "model": "target", "processors": 96, "server": map[string]any{"tp_size": 8, "version": "0.5.9"}},
@@ -106,9 +107,13 @@ func rich(t testing.TB) *Data {
 	return d
 }
 
+func spread(median, p25, p75 float64, n int) *campaign.Spread {
+	return &campaign.Spread{Median: median, P25: p25, P75: p75, N: n}
+}
+
 // compared is a speed-up of 48 pairs with an interval of so many times it.
-func compared(estimate, low, high float64) *speedup {
-	return &speedup{SameEnv: &ratio{Estimate: estimate, Low: ptr(estimate * low), High: ptr(estimate * high), Confidence: 0.95, Pairs: 48, Boots: 3, Method: "paired"}}
+func compared(estimate, low, high float64) *campaign.Speedup {
+	return &campaign.Speedup{SameEnv: &campaign.Ratio{Estimate: estimate, Low: ptr(estimate * low), High: ptr(estimate * high), Confidence: 0.95, Pairs: 48, Boots: 3, Method: "paired"}}
 }
 
 func predict(arm, quantity string, estimate, low, high, measured float64) trial.Prediction {

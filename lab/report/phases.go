@@ -1,6 +1,7 @@
 package report
 
 import (
+	"draftlab/lab/campaign"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ func phaseClass(names []string, i int) string {
 }
 
 // phaseNames are the phases that arms have, the known ones first.
-func phaseNames(arms []*armResult) (cycle, request []string) {
+func phaseNames(arms []*campaign.ArmResult) (cycle, request []string) {
 	var others []string
 	for _, a := range arms {
 		for name := range a.Phases {
@@ -32,7 +33,7 @@ func phaseNames(arms []*armResult) (cycle, request []string) {
 	}
 	slices.Sort(others)
 	for _, name := range append(slices.Clone(cyclePhases), others...) {
-		used := slices.ContainsFunc(arms, func(a *armResult) bool { return a.Phases[name] > 0 })
+		used := slices.ContainsFunc(arms, func(a *campaign.ArmResult) bool { return a.Phases[name] > 0 })
 		switch {
 		case used && perRequest(name):
 			request = append(request, name)
@@ -44,7 +45,7 @@ func phaseNames(arms []*armResult) (cycle, request []string) {
 }
 
 // cycleMs is what a cycle of an arm takes by its phases.
-func (a *armResult) cycleMs() (ms float64) {
+func cycleMs(a *campaign.ArmResult) (ms float64) {
 	for name, v := range a.Phases {
 		if !perRequest(name) && v > 0 {
 			ms += v
@@ -54,20 +55,20 @@ func (a *armResult) cycleMs() (ms float64) {
 }
 
 // breakEven is the time of a cycle at which an arm would be as fast as plain decoding; false if that is unknown.
-func (p *page) breakEven(a *armResult) (ms float64, known bool) {
+func (p *page) breakEven(a *campaign.ArmResult) (ms float64, known bool) {
 	base := p.result.base(a)
 	if base == nil || a.Plain() || !(a.Accept >= 1) {
 		return 0, false
 	}
-	ms = base.cycleMs() * a.Accept
+	ms = cycleMs(base) * a.Accept
 	return ms, ms > 0
 }
 
 // cycles is the chart of the phases of a cycle, stacked for each arm.
 func (p *page) cycles() *figure {
-	var arms []*armResult
+	var arms []*campaign.ArmResult
 	for i := range p.result.Arms {
-		if a := &p.result.Arms[i]; a.cycleMs() > 0 {
+		if a := &p.result.Arms[i]; cycleMs(a) > 0 {
 			arms = append(arms, a)
 		}
 	}
@@ -90,7 +91,7 @@ func (p *page) cycles() *figure {
 		for _, name := range names {
 			row = append(row, figure3(a.Phases[name]))
 		}
-		row = append(row, figure3(a.cycleMs()), "")
+		row = append(row, figure3(cycleMs(a)), "")
 		if ms, ok := p.breakEven(a); ok {
 			row[len(row)-1] = figure3(ms)
 		}
@@ -103,18 +104,18 @@ func (p *page) cycles() *figure {
 	return f
 }
 
-func cyclesWords(arms []*armResult, names []string) string {
+func cyclesWords(arms []*campaign.ArmResult, names []string) string {
 	longest := arms[0]
 	for _, a := range arms {
-		if a.cycleMs() > longest.cycleMs() {
+		if cycleMs(a) > cycleMs(longest) {
 			longest = a
 		}
 	}
 	most := slices.MaxFunc(names, func(a, b string) int { return compare(longest.Phases[a], longest.Phases[b]) })
-	return fmt.Sprintf("Stacked bars of %d arms. The longest cycle is that of %s, %s ms, of which %s takes %s ms.", len(arms), longest.Name, figure3(longest.cycleMs()), most, figure3(longest.Phases[most]))
+	return fmt.Sprintf("Stacked bars of %d arms. The longest cycle is that of %s, %s ms, of which %s takes %s ms.", len(arms), longest.Name, figure3(cycleMs(longest)), most, figure3(longest.Phases[most]))
 }
 
-func (p *page) drawCycles(d *drawing, arms []*armResult, names []string) {
+func (p *page) drawCycles(d *drawing, arms []*campaign.ArmResult, names []string) {
 	var samples []sample
 	for i, name := range names {
 		samples = append(samples, sample{name, func(d *drawing, x, y float64) { d.rect("phase "+phaseClass(names, i), x, y-6, 14, 12) }})
@@ -123,10 +124,10 @@ func (p *page) drawCycles(d *drawing, arms []*armResult, names []string) {
 	var labels, values []string
 	pays := false
 	for _, a := range arms {
-		all = append(all, a.cycleMs())
-		labels, values = append(labels, a.Name), append(values, figure3(a.cycleMs())+" ms")
+		all = append(all, cycleMs(a))
+		labels, values = append(labels, a.Name), append(values, figure3(cycleMs(a))+" ms")
 		if ms, ok := p.breakEven(a); ok {
-			all, pays = append(all, min(ms, 3*a.cycleMs())), true
+			all, pays = append(all, min(ms, 3*cycleMs(a))), true
 		}
 	}
 	if pays {

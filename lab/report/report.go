@@ -7,6 +7,7 @@ package report
 
 import (
 	"bytes"
+	"draftlab/lab/campaign"
 	"embed"
 	"fmt"
 	"html/template"
@@ -138,7 +139,7 @@ func (p *page) speedSection() section {
 	r := p.result
 	var passed []string
 	for i := range r.Arms {
-		if a := &r.Arms[i]; a.Decided == "not measured" {
+		if a := &r.Arms[i]; a.Decided == campaign.Unmeasured {
 			passed = append(passed, a.Name)
 		}
 	}
@@ -148,8 +149,8 @@ func (p *page) speedSection() section {
 	if r.Objective.Concurrency > 1 {
 		s.Text = append(s.Text, fmt.Sprintf("%d requests ran at once; tokens a second are those of one request.", r.Objective.Concurrency))
 	}
-	if r.Plan.Detectable > 0 {
-		s.Text = append(s.Text, fmt.Sprintf("With %d readings of each arm, scattered as these were (by %s), an effect of %s or more is found by 80 of 100 such campaigns.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.Detectable)))
+	if r.Plan.DetectableEffect > 0 {
+		s.Text = append(s.Text, fmt.Sprintf("With %d readings of each arm, scattered as these were (by %s), an effect of %s or more is found by 80 of 100 such campaigns.", r.Plan.Pairs, percent(r.Plan.CV), finePercent(r.Plan.DetectableEffect)))
 	}
 	return s
 }
@@ -158,7 +159,7 @@ func (p *page) speedSection() section {
 func (p *page) compared() string {
 	paired, boots := false, false
 	for _, a := range p.result.Arms {
-		if r := a.Speedup.same(); r != nil {
+		if r := same(a.Speedup); r != nil {
 			paired, boots = paired || r.Method != "boots", boots || r.Method == "boots"
 		}
 	}

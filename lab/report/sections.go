@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"draftlab/lab/campaign"
+	"draftlab/lab/campaign/file"
 	"draftlab/lab/trial"
 )
 
 // headline is the answer in a sentence.
 func (p *page) headline() string {
-	if done := p.result.Complete; done != nil && !*done {
+	if !p.result.Complete {
 		return "So far: " + p.answer()
 	}
 	return p.answer()
@@ -20,22 +22,22 @@ func (p *page) headline() string {
 
 func (p *page) answer() string {
 	r := p.result
-	again := (*ratio)(nil)
+	again := (*campaign.Ratio)(nil)
 	if r.Confirm != nil {
-		again = r.Confirm.Speedup.decisive()
+		again = decisive(r.Confirm.Speedup)
 	}
 	switch {
-	case r.Verdict == "faster" && r.Best != nil && r.Speedup.decisive() != nil:
-		return fmt.Sprintf("Speculation pays here: %s %s%s.", r.Best.Name, p.outdoes(r.Speedup.decisive()), r.Speedup.decisive().evidence("confirm run, "))
-	case r.Verdict == "not-confirmed" && again != nil:
-		return fmt.Sprintf("Not confirmed: %s seemed faster than %s, but measured again it was %s.", r.Confirm.Arm, p.rival(), again.words())
-	case r.Verdict == "not-confirmed":
+	case r.Verdict == campaign.Faster && r.Best != nil && decisive(r.Speedup) != nil:
+		return fmt.Sprintf("Speculation pays here: %s %s%s.", r.Best.Name, p.outdoes(decisive(r.Speedup)), evidence(decisive(r.Speedup), "confirm run, "))
+	case r.Verdict == campaign.NotConfirmed && again != nil:
+		return fmt.Sprintf("Not confirmed: %s seemed faster than %s, but measured again it was %s.", r.Confirm.Arm, p.rival(), ratioWords(again))
+	case r.Verdict == campaign.NotConfirmed:
 		return fmt.Sprintf("Not confirmed: an arm seemed faster than %s, but measuring it again gave no usable pair.", p.rival())
 	case p.nearest() == "":
 		return "No arm was compared with plain decoding, so that there is no answer."
-	case r.Verdict == "none-faster":
+	case r.Verdict == campaign.NoneFaster:
 		return fmt.Sprintf("Speculation does not pay here: no arm is faster than %s%s.", p.rival(), p.nearest())
-	case r.Verdict == "undecided":
+	case r.Verdict == campaign.Undecided:
 		return fmt.Sprintf("Undecided: no arm is faster than %s beyond doubt%s.", p.rival(), p.nearest())
 	}
 	return fmt.Sprintf("The campaign has no verdict of a kind that this report knows (%q)%s.", r.Verdict, p.nearest())
@@ -50,8 +52,8 @@ func (p *page) rival() string {
 }
 
 // outdoes says what a ratio is one of.
-func (p *page) outdoes(r *ratio) string {
-	if p.result.Objective.Kind == "goodput" {
+func (p *page) outdoes(r *campaign.Ratio) string {
+	if p.result.Objective.Kind == file.Goodput {
 		return fmt.Sprintf("answers %s as many requests within the limits as %s", times(r.Estimate), p.rival())
 	}
 	return fmt.Sprintf("writes %s as many tokens a second as %s", times(r.Estimate), p.rival())
@@ -59,30 +61,30 @@ func (p *page) outdoes(r *ratio) string {
 
 // nearest names the arm whose interval reaches up the furthest with its lower end.
 func (p *page) nearest() string {
-	var best *armResult
-	least := func(a *armResult) float64 {
-		if low := a.Speedup.decisive().Low; low != nil {
+	var best *campaign.ArmResult
+	least := func(a *campaign.ArmResult) float64 {
+		if low := decisive(a.Speedup).Low; low != nil {
 			return *low
 		}
 		return 0
 	}
 	for i := range p.result.Arms {
 		a := &p.result.Arms[i]
-		if a.Speedup.decisive() == nil {
+		if decisive(a.Speedup) == nil {
 			continue
 		}
-		if best == nil || least(a) > least(best) || least(a) == least(best) && a.Speedup.decisive().Estimate > best.Speedup.decisive().Estimate {
+		if best == nil || least(a) > least(best) || least(a) == least(best) && decisive(a.Speedup).Estimate > decisive(best.Speedup).Estimate {
 			best = a
 		}
 	}
 	if best == nil {
 		return ""
 	}
-	return fmt.Sprintf("; the nearest is %s at %s", best.Name, best.Speedup.decisive().words())
+	return fmt.Sprintf("; the nearest is %s at %s", best.Name, ratioWords(decisive(best.Speedup)))
 }
 
 // evidence is an interval in brackets, for after an estimate; of says what the pairs are of.
-func (r *ratio) evidence(of string) string {
+func evidence(r *campaign.Ratio, of string) string {
 	if r.Low == nil || r.High == nil {
 		return fmt.Sprintf(" (%s%s, too few for an interval)", of, count(r.Pairs, "pair"))
 	}
@@ -94,10 +96,10 @@ func (r *ratio) evidence(of string) string {
 }
 
 func (p *page) headlineShort() string {
-	if p.result.Verdict == "faster" && p.result.Best != nil && p.result.Speedup.decisive() != nil {
-		return p.result.Best.Name + " " + times(p.result.Speedup.decisive().Estimate)
+	if p.result.Verdict == campaign.Faster && p.result.Best != nil && decisive(p.result.Speedup) != nil {
+		return p.result.Best.Name + " " + times(decisive(p.result.Speedup).Estimate)
 	}
-	return strings.ReplaceAll(p.result.Verdict, "-", " ")
+	return strings.ReplaceAll(string(p.result.Verdict), "-", " ")
 }
 
 // facts are the key figures under the headline.
@@ -108,7 +110,7 @@ func (p *page) facts() (out []fact) {
 	if shown == nil && r.Confirm != nil {
 		shown = r.arm(r.Confirm.Arm)
 	}
-	if s := r.Speedup.decisive(); s != nil {
+	if s := decisive(r.Speedup); s != nil {
 		add("speed-up", times(s.Estimate), level(s.Confidence)+": "+between(s.Low, s.High, 2))
 	}
 	base := r.arm(r.BestPlain)
@@ -152,7 +154,7 @@ func (p *page) outputsFact() fact {
 
 func (p *page) doubts() section {
 	s := section{ID: "doubts", Title: "Doubts", Notes: p.result.Warnings}
-	if done := p.result.Complete; done != nil && !*done {
+	if !p.result.Complete {
 		s.Text = []string{"The campaign has not ended: this is what it has measured so far."}
 		return s
 	}
@@ -309,9 +311,9 @@ func (p *page) environment() section {
 	if len(differences.Rows) == 0 && len(p.Boots) > 0 {
 		s.Text = append(s.Text, "Every server says that it runs with the settings that were asked for, as far as it tells.")
 	}
-	if len(p.result.Environment) > 0 {
+	if len(p.about) > 0 {
 		t := &table{Caption: "What the result depends on beside its arms", Columns: []column{{"setting", false}, {"value", false}}, Closed: true}
-		flatten("", p.result.Environment, &t.Rows)
+		flatten("", p.about, &t.Rows)
 		s.Tables = append(s.Tables, t)
 	} else {
 		s.Text = append(s.Text, "The result names no environment.")

@@ -5,14 +5,15 @@ import (
 	"math"
 	"slices"
 
+	"draftlab/lab/campaign"
 	"draftlab/lab/trial"
 )
 
 // contender is a row of the chart of speed-ups.
 type contender struct {
 	name      string
-	measured  *ratio // over plain decoding in the same environment; of plain decoding in another one, over the baseline
-	overall   *ratio // over the best plain decoding, where that is another one
+	measured  *campaign.Ratio // over plain decoding in the same environment; of plain decoding in another one, over the baseline
+	overall   *campaign.Ratio // over the best plain decoding, where that is another one
 	predicted *trial.Prediction
 	best      bool
 	again     bool // the confirm run
@@ -24,7 +25,7 @@ func (p *page) contenders() (out []contender) {
 	r := p.result
 	for i := range r.Arms {
 		a := &r.Arms[i]
-		c := contender{name: a.Name, measured: a.Speedup.same(), overall: p.overall(a, a.Speedup), predicted: p.predicted(a.Name, "speedup"), best: a.Name == r.best(), decided: a.Decided}
+		c := contender{name: a.Name, measured: same(a.Speedup), overall: p.overall(a, a.Speedup), predicted: p.predicted(a.Name, "speedup"), best: a.Name == r.best(), decided: a.Decided}
 		if a.Plain() {
 			c.measured = a.Effect
 		}
@@ -32,8 +33,8 @@ func (p *page) contenders() (out []contender) {
 			out = append(out, c)
 		}
 	}
-	if c := r.Confirm; c != nil && c.Speedup.decisive() != nil {
-		again := contender{name: c.Arm + ", confirm run", measured: c.Speedup.same(), best: c.Arm == r.best(), again: true}
+	if c := r.Confirm; c != nil && decisive(c.Speedup) != nil {
+		again := contender{name: c.Arm + ", confirm run", measured: same(c.Speedup), best: c.Arm == r.best(), again: true}
 		if a := r.arm(c.Arm); a != nil {
 			again.overall = p.overall(a, c.Speedup)
 		}
@@ -43,7 +44,7 @@ func (p *page) contenders() (out []contender) {
 }
 
 // overall is a speed-up over the best plain decoding, nil if that is the arm's own baseline.
-func (p *page) overall(a *armResult, s *speedup) *ratio {
+func (p *page) overall(a *campaign.ArmResult, s *campaign.Speedup) *campaign.Ratio {
 	if base := p.result.base(a); s == nil || p.result.BestPlain == "" || (base != nil && base.Name == p.result.BestPlain) {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (p *page) speedupWords(cs []contender) string {
 	if best.measured == nil {
 		return fmt.Sprintf("Predictions of %s, none of which was measured.", count(len(cs), "arm"))
 	}
-	return fmt.Sprintf("%s. The highest is %s at %s. The whole interval lies above 1 in %d of them and below 1 in %d.", count(len(cs), "row"), best.name, best.measured.words(), faster, slower)
+	return fmt.Sprintf("%s. The highest is %s at %s. The whole interval lies above 1 in %d of them and below 1 in %d.", count(len(cs), "row"), best.name, ratioWords(best.measured), faster, slower)
 }
 
 // has says what the rows of the chart of speed-ups have.
@@ -161,17 +162,17 @@ var marks = []struct {
 }{{"s0", 0}, {"s3", 1}, {"s1", 2}}
 
 // ratios are what was measured, what that is over the best plain decoding, and what was predicted; nil for none.
-func (c *contender) ratios() []*ratio {
-	out := []*ratio{c.measured, c.overall, nil}
+func (c *contender) ratios() []*campaign.Ratio {
+	out := []*campaign.Ratio{c.measured, c.overall, nil}
 	if q := c.predicted; q != nil {
-		out[2] = &ratio{Estimate: q.Estimate, Low: q.Low, High: q.High}
+		out[2] = &campaign.Ratio{Estimate: q.Estimate, Low: q.Low, High: q.High}
 	}
 	return out
 }
 
 // both are those of them that there are.
-func (c *contender) both() []*ratio {
-	return slices.DeleteFunc(c.ratios(), func(r *ratio) bool { return r == nil })
+func (c *contender) both() []*campaign.Ratio {
+	return slices.DeleteFunc(c.ratios(), func(r *campaign.Ratio) bool { return r == nil })
 }
 
 func drawSpeedups(d *drawing, cs []contender, best string) {
@@ -225,15 +226,15 @@ func (c *contender) label() string {
 func (c *contender) value() string {
 	switch {
 	case c.measured != nil:
-		return c.measured.brief()
+		return ratioBrief(c.measured)
 	case c.overall != nil:
-		return c.overall.brief()
+		return ratioBrief(c.overall)
 	}
 	return "not measured"
 }
 
 // ratio draws an estimate with its interval; an end beyond the scale has an arrow.
-func (d *drawing) ratio(class string, shape int, s scale, r *ratio, y float64) {
+func (d *drawing) ratio(class string, shape int, s scale, r *campaign.Ratio, y float64) {
 	if r.Low != nil && r.High != nil && *r.Low > 0 && *r.High > 0 {
 		lo, hi := max(*r.Low, s.lo), min(*r.High, s.hi)
 		d.line("interval "+class, s.at(lo), y, s.at(hi), y)
@@ -266,14 +267,14 @@ func (d *drawing) interval(class string, shape int, x1, x2, x, y float64) {
 func (p *page) throughput() *figure {
 	f := &figure{ID: "throughput", Title: "Output tokens a second"}
 	f.Table = &table{Caption: "Output tokens a second after the first chunk, of single requests", Columns: []column{{"arm", false}, {"median, tok/s", true}, {"quartiles", true}, {"requests", true}, {"time to first token, ms", true}, {"cycle, ms", true}, {"outputs", false}}}
-	var arms []*armResult
+	var arms []*campaign.ArmResult
 	for i := range p.result.Arms {
 		a := &p.result.Arms[i]
 		if a.TokS == nil {
 			continue
 		}
 		arms = append(arms, a)
-		f.Table.Rows = append(f.Table.Rows, []string{a.Name, figure3(a.TokS.Median), figure3(a.TokS.P25) + " – " + figure3(a.TokS.P75), fmt.Sprint(a.TokS.N), a.TTFT.short(), a.Cycle.short(), a.outputs(p.result)})
+		f.Table.Rows = append(f.Table.Rows, []string{a.Name, figure3(a.TokS.Median), figure3(a.TokS.P25) + " – " + figure3(a.TokS.P75), fmt.Sprint(a.TokS.N), medianWords(a.TTFT), medianWords(a.Cycle), outputWords(a, p.result)})
 	}
 	if len(arms) == 0 {
 		return nil
@@ -283,7 +284,7 @@ func (p *page) throughput() *figure {
 	return f
 }
 
-func fastest(arms []*armResult) string {
+func fastest(arms []*campaign.ArmResult) string {
 	best := arms[0]
 	for _, a := range arms {
 		if a.TokS.Median > best.TokS.Median {
@@ -293,8 +294,8 @@ func fastest(arms []*armResult) string {
 	return fmt.Sprintf("the highest median is that of %s, %s tok/s", best.Name, figure3(best.TokS.Median))
 }
 
-// outputs says whether an arm wrote what plain decoding did.
-func (a *armResult) outputs(r *result) string {
+// outputWords says whether an arm wrote what plain decoding did.
+func outputWords(a *campaign.ArmResult, r *result) string {
 	switch {
 	case a.Failed > 0:
 		return fmt.Sprintf("%d requests failed", a.Failed)
@@ -306,8 +307,8 @@ func (a *armResult) outputs(r *result) string {
 	return "same as plain"
 }
 
-func (p *page) drawThroughput(d *drawing, arms []*armResult) {
-	all, predicted := []float64{}, make([]*ratio, len(arms))
+func (p *page) drawThroughput(d *drawing, arms []*campaign.ArmResult) {
+	all, predicted := []float64{}, make([]*campaign.Ratio, len(arms))
 	var names, values []string
 	any := false
 	for i, a := range arms {
@@ -350,8 +351,8 @@ func (p *page) drawThroughput(d *drawing, arms []*armResult) {
 }
 
 // scaled is a prediction times a number.
-func scaled(q *trial.Prediction, by float64) *ratio {
-	r := &ratio{Estimate: q.Estimate * by}
+func scaled(q *trial.Prediction, by float64) *campaign.Ratio {
+	r := &campaign.Ratio{Estimate: q.Estimate * by}
 	if q.Low != nil && q.High != nil {
 		low, high := *q.Low*by, *q.High*by
 		r.Low, r.High = &low, &high

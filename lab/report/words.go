@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"draftlab/lab/campaign"
 	"fmt"
 	"math"
 	"strings"
@@ -35,23 +36,24 @@ func level(c float64) string {
 	return short(100*c) + " %"
 }
 
-// words is a ratio with its interval, for prose.
-func (r *ratio) words() string {
+// ratioWords is a ratio with its interval, for prose.
+func ratioWords(r *campaign.Ratio) string {
 	if r.Low == nil || r.High == nil {
 		return fmt.Sprintf("%s (%s, too few for an interval)", times(r.Estimate), count(r.Pairs, "pair"))
 	}
 	return fmt.Sprintf("%s (%s interval %s)", times(r.Estimate), level(r.Confidence), between(r.Low, r.High, 2))
 }
 
-// brief is the same beside a chart.
-func (r *ratio) brief() string {
+// ratioBrief is the same beside a chart.
+func ratioBrief(r *campaign.Ratio) string {
 	if r.Low == nil || r.High == nil {
 		return times(r.Estimate)
 	}
 	return times(r.Estimate) + " (" + between(r.Low, r.High, 2) + ")"
 }
 
-func (s *spread) short() string {
+// medianWords is a spread's median, "" for none.
+func medianWords(s *campaign.Spread) string {
 	if s == nil {
 		return ""
 	}
