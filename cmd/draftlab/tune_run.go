@@ -127,9 +127,12 @@ func (t *tuning) complete(config *target.Config) error {
 	return nil
 }
 
-// serverEnviron is the environment without the key that a server would ask its clients for.
+// serverEnviron is the environment without the keys that servers of draftlab's and llama.cpp's would ask their clients for.
 func serverEnviron(env *Env) []string {
-	return slices.DeleteFunc(slices.Clone(env.Environ), func(v string) bool { return strings.HasPrefix(v, "DRAFTLAB_API_KEY=") })
+	return slices.DeleteFunc(slices.Clone(env.Environ), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == "DRAFTLAB_API_KEY" || name == "LLAMA_API_KEY"
+	})
 }
 
 // startTune begins a campaign in a directory, or without one in a temporary one.

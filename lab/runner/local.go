@@ -105,14 +105,16 @@ func (h Local) Output(ctx context.Context, words ...string) ([]byte, error) {
 // ReadFile reads a file.
 func (Local) ReadFile(_ context.Context, path string) ([]byte, error) { return os.ReadFile(path) }
 
-// Overlay makes a directory of symbolic links.
+// Overlay makes a directory of symbolic links. One that has none is for this user's eyes alone, as it is on another machine.
 func (Local) Overlay(_ context.Context, from, to, file string, text []byte) (string, error) {
 	to, err := filepath.Abs(to)
 	if err != nil {
 		return "", err
 	}
 	var files []os.DirEntry
+	mode := fs.FileMode(0o700)
 	if from != "" {
+		mode = 0o755
 		if from, err = filepath.Abs(from); err == nil {
 			files, err = os.ReadDir(from)
 		}
@@ -120,9 +122,9 @@ func (Local) Overlay(_ context.Context, from, to, file string, text []byte) (str
 			return "", err
 		}
 	}
-	if err := os.Mkdir(to, 0o755); errors.Is(err, fs.ErrExist) { // one that a killed campaign left
+	if err := os.Mkdir(to, mode); errors.Is(err, fs.ErrExist) { // one that a killed campaign left
 		if err = removeOverlay(to); err == nil {
-			err = os.Mkdir(to, 0o755)
+			err = os.Mkdir(to, mode)
 		}
 		if err != nil {
 			return "", err

@@ -146,7 +146,7 @@ func (a *attached) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 
 // reach connects to the server, over its host if that is another machine, and finds out what it is.
 func (a *attached) reach(ctx context.Context, o BootOptions) (*Server, error) {
-	s := &Server{config: a.c, host: a.host, boot: o.Knobs, Model: a.c.Model}
+	s := &Server{config: a.c, host: a.host, boot: o.Knobs, Model: a.c.Model, secrets: secretsOf(a.c.Key, nil, nil)}
 	s.connect()
 	s.Client.Base = a.base
 	if a.host.Name() != "" {

@@ -47,6 +47,7 @@ func (s *Server) start(ctx context.Context, cmd runner.Command, t traits, limit 
 	if s.watch, err = newWatch(s.LogPath, t.address, t.ready); err != nil {
 		return err
 	}
+	s.watch.secrets = s.secrets
 	if s.proc, err = s.host.Start(cmd); err != nil {
 		return fmt.Errorf("cannot start the server: %w", err)
 	}
@@ -205,6 +206,7 @@ func (s *Server) Stop(grace time.Duration) {
 	}
 	if s.watch != nil {
 		s.watch.close()
+		_ = s.secrets.file(s.LogPath) // where even the log's directory cannot be written any more, nothing is left to do
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
 	defer cancel()

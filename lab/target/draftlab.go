@@ -59,7 +59,9 @@ var requestLimit = trial.Knobs{Steps: 8, TopK: 4, DraftTokens: 16}
 // pMin is the flag for which requests have a field.
 const pMin = "draft-p-min"
 
-func (draftlabKind) files(*Config, trial.Knobs) map[string][]byte { return nil }
+func (draftlabKind) files(*Config, trial.Knobs) map[string]textFile { return nil }
+
+func (draftlabKind) keyFile(*engine, trial.Knobs) (string, textFile) { return "", textFile{} }
 
 // split leaves to the boot what requests cannot say: drafts beyond the server's usual limit are announced at its start.
 func (draftlabKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any) {

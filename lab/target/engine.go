@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"draftlab/lab/client"
-	"draftlab/lab/probe"
 	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
@@ -35,12 +34,20 @@ type kind interface {
 	// environment returns variables that the server needs beside those of the campaign.
 	environment(c *Config) map[string]string
 	// files are texts that flags name, by flag: the boot's flags get the paths of files that hold them.
-	files(c *Config, boot trial.Knobs) map[string][]byte
+	files(c *Config, boot trial.Knobs) map[string]textFile
+	// keyFile is the flag that has the server read the API's key from a file, and that file; without a text if it goes another way.
+	keyFile(e *engine, boot trial.Knobs) (flag string, file textFile)
 	split(k trial.Knobs) (boot trial.Knobs, request map[string]any)
 	check(e *engine, arms []trial.Arm) []Finding
 	// drafter returns the directory of the drafter whose config.json a campaign may change; "" if there is none.
 	drafter(c *Config) string
 	reader
+}
+
+// textFile is a file that is made for a server.
+type textFile struct {
+	name string
+	text []byte
 }
 
 // reader is how a kind of server is read.
@@ -128,13 +135,11 @@ func join(dir, name string) string { return strings.TrimRight(dir, "/") + "/" + 
 // Command is the command for people; a changed drafter, which exists only while its server runs, is described.
 func (e *engine) Command(boot trial.Knobs) (string, error) {
 	c := e.c
-	if c.Key != "" {
-		c.Key = "…"
-	}
+	c.Key, c.Flags, boot.Flags = hidden(c.Key), hideValues(c.Flags), hideValues(boot.Flags)
 	if len(boot.DrafterConfig) > 0 {
 		c.Drafter = describeCopy(c.Drafter, boot.DrafterConfig)
 	}
-	words := environmentWords(e.variables(boot))
+	words := environmentWords(hideValues(e.variables(boot)))
 	words = append(words, runner.QuoteAll(append(slices.Clone(c.Command), e.arguments(&c, boot, c.Port)...)))
 	line := strings.Join(words, " ")
 	if host := e.host.Name(); host != "" {
@@ -155,11 +160,7 @@ func (e *engine) variables(boot trial.Knobs) map[string]string {
 // environmentWords are assignments as a shell takes them, sorted by name.
 func environmentWords(env map[string]string) (words []string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		value := env[name]
-		if probe.Secret(name) {
-			value = "…"
-		}
-		words = append(words, name+"="+runner.Quote(value))
+		words = append(words, name+"="+runner.Quote(env[name]))
 	}
 	return words
 }
@@ -193,6 +194,7 @@ func withEquals(name, value string) []string {
 func (e *engine) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 	s := &Server{reader: e.kind, config: e.c, host: e.host, boot: o.Knobs, Model: e.c.Model, LogPath: filepath.Join(o.Dir, o.Name+".log")}
 	s.environ = e.variables(o.Knobs)
+	s.secrets = secretsOf(e.c.Key, s.environ, merged(&e.c, o.Knobs))
 	if err := e.prepare(ctx, s, filepath.Join(o.Dir, o.Name)); err != nil {
 		s.Stop(0)
 		return nil, err
@@ -202,8 +204,12 @@ func (e *engine) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 		s.Stop(0)
 		return nil, err
 	}
+	shown := s.config // to everybody who looks at the machine's processes
+	if s.keyDir != "" {
+		shown.Key = ""
+	}
 	cmd := runner.Command{
-		Path: e.c.Command[0], Args: append(slices.Clone(e.c.Command[1:]), e.arguments(&s.config, s.boot, port)...),
+		Path: e.c.Command[0], Args: append(slices.Clone(e.c.Command[1:]), e.arguments(&shown, s.boot, port)...),
 		Env: s.environ, Log: s.LogPath, EndsWithStdin: e.traits().endsWithStdin,
 	}
 	if port > 0 {
@@ -212,6 +218,7 @@ func (e *engine) Boot(ctx context.Context, o BootOptions) (*Server, error) {
 	if err := s.start(ctx, cmd, e.traits(), cmp.Or(o.Limit, e.c.Ready), o.Status); err != nil {
 		return nil, err
 	}
+	s.dropKey(ctx)
 	return s, nil
 }
 
@@ -231,12 +238,23 @@ func (e *engine) prepare(ctx context.Context, s *Server, place string) error {
 	}
 	flags := map[string]string{}
 	maps.Copy(flags, s.boot.Flags)
-	for flag, text := range e.files(&e.c, s.boot) {
-		dir, err := s.overlay(ctx, "", place+"."+flag, "file.json", text)
+	files := e.files(&e.c, s.boot)
+	private, key := e.keyFile(e, s.boot)
+	if key.text != nil {
+		files = maps.Clone(files)
+		if files == nil {
+			files = map[string]textFile{}
+		}
+		files[private] = key
+	}
+	for flag, file := range files {
+		dir, err := s.overlay(ctx, "", place+"."+flag, file.name, file.text)
 		if err != nil {
 			return fmt.Errorf("cannot write the file for --%s: %w", flag, err)
 		}
-		flags[flag] = join(dir, "file.json")
+		if flags[flag] = join(dir, file.name); flag == private {
+			s.keyDir = dir
+		}
 	}
 	s.boot.Flags = flags
 	return nil

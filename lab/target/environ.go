@@ -59,14 +59,6 @@ func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
 	return out, nil
 }
 
-// hidden stands for a secret value.
-func hidden(value string) string {
-	if value == "" {
-		return ""
-	}
-	return "…"
-}
-
 // check compares a variable of a process, nil for one that cannot be looked at, with what was set.
 func check(name, want string, p *runner.ProcessInfo, role string, facts []ncclFact) trial.EnvCheck {
 	c := trial.EnvCheck{Name: name, Want: want, Process: role, State: unknown}

@@ -23,9 +23,6 @@ func (llamaKind) traits() traits { return llamaTraits }
 
 func (llamaKind) arguments(c *Config, boot trial.Knobs, port int) []string {
 	args := []string{"--model", c.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(port)}
-	if c.Key != "" {
-		args = append(args, "--api-key", c.Key)
-	}
 	if !boot.Plain() {
 		kind := llamaDrafter(boot.Drafter)
 		if strings.HasPrefix(kind, "draft-") && c.Drafter != "" {
@@ -69,9 +66,20 @@ func llamaFlag(name, value string) []string {
 	return []string{dashes + name, value}
 }
 
-func (llamaKind) environment(*Config) map[string]string { return nil }
+// llamaKey is where llama-server takes its key from.
+const llamaKey = "LLAMA_API_KEY"
 
-func (llamaKind) files(*Config, trial.Knobs) map[string][]byte { return nil }
+// environment hands the key over out of sight.
+func (llamaKind) environment(c *Config) map[string]string {
+	if c.Key == "" {
+		return nil
+	}
+	return map[string]string{llamaKey: c.Key}
+}
+
+func (llamaKind) files(*Config, trial.Knobs) map[string]textFile { return nil }
+
+func (llamaKind) keyFile(*engine, trial.Knobs) (string, textFile) { return "", textFile{} }
 
 func (llamaKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any) {
 	return sglangKind{}.split(k)

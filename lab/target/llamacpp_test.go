@@ -91,7 +91,7 @@ func TestLlamaFaults(t *testing.T) {
 func TestLlamaCheckAndCommand(t *testing.T) {
 	e := llama(t, func(c *Config) { c.Command, c.Key = nil, "s3cret" })
 	boot, request := e.Split(knobs("eagle3", 3, 1, 4))
-	want := "llama-server --model m.gguf --host 127.0.0.1 --port 0 --api-key '…' --spec-draft-model d.gguf --spec-type draft-eagle3 --spec-draft-n-max 3 -np 1 -t 2"
+	want := "LLAMA_API_KEY='…' llama-server --model m.gguf --host 127.0.0.1 --port 0 --spec-draft-model d.gguf --spec-type draft-eagle3 --spec-draft-n-max 3 -np 1 -t 2"
 	if got, err := e.Command(boot); got != want || err != nil || request != nil {
 		t.Errorf("%v %v\n%s, want\n%s", err, request, got, want)
 	}

@@ -34,6 +34,8 @@ type Server struct {
 	proc    *runner.Process   // likewise, unless it is a way to reach it
 	http    *http.Client
 	scratch []string // directories that end with the server
+	keyDir  string   // the one of them that holds the API's key; "" if none does
+	secrets secrets
 }
 
 // Ask sends a request and returns what became of it.
@@ -51,6 +53,7 @@ func (s *Server) Flush(ctx context.Context) error { return s.flush(ctx, s) }
 func (s *Server) Info(ctx context.Context) (map[string]any, error) {
 	info, err := s.info(ctx, s)
 	probe.Hide(info) // SGLang tells its key
+	s.secrets.document(info)
 	return info, err
 }
 
@@ -62,7 +65,9 @@ func (s *Server) Differences(info map[string]any) []trial.Difference {
 	if s.watch == nil { // nobody told it anything
 		return nil
 	}
-	out := differences(s.wanted(&s.config, s.boot), info)
+	want := s.wanted(&s.config, s.boot)
+	maps.DeleteFunc(want, func(name, _ string) bool { return probe.Secret(name) }) // what it has is hidden
+	out := differences(want, info)
 	said := s.watch.rewrites()
 	for _, name := range slices.Sorted(maps.Keys(said)) {
 		out = append(out, trial.Difference{Key: name, Got: said[name], Note: "its log says so"})
@@ -134,6 +139,13 @@ func (s *Server) overlay(ctx context.Context, from, to, file string, text []byte
 		s.scratch = append(s.scratch, dir)
 	}
 	return dir, err
+}
+
+// dropKey removes the file with the API's key: a server that is ready has read it.
+func (s *Server) dropKey(ctx context.Context) {
+	if s.keyDir != "" && s.host.Remove(ctx, s.keyDir) == nil { // or else it ends with the server
+		s.scratch = slices.DeleteFunc(s.scratch, func(dir string) bool { return dir == s.keyDir })
+	}
 }
 
 // hasStatus reports an answer that says no with a status.

@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -53,7 +54,10 @@ func (sglangKind) arguments(c *Config, boot trial.Knobs, port int) []string {
 var lists = []string{"cuda-graph-bs", "cuda-graph-bs-decode", "cuda-graph-bs-prefill", "lora-paths"}
 
 func sglangFlag(name, value string) []string {
-	if slices.Contains(lists, name) {
+	switch {
+	case name == configFlag:
+		return []string{"--" + name, value}
+	case slices.Contains(lists, name):
 		return append([]string{"--" + name}, strings.Fields(value)...)
 	}
 	return withEquals(name, value)
@@ -75,11 +79,28 @@ const (
 )
 
 // files has the schedule of an arm whose adaptive configuration is one, such as 1:3,8:1, and not a file's name.
-func (sglangKind) files(c *Config, boot trial.Knobs) map[string][]byte {
+func (sglangKind) files(c *Config, boot trial.Knobs) map[string]textFile {
 	if s, err := ParseSchedule(merged(c, boot)[adaptiveConfig]); err == nil {
-		return map[string][]byte{adaptiveConfig: s.SGLang()}
+		return map[string]textFile{adaptiveConfig: {"schedule.json", s.SGLang()}}
 	}
 	return nil
+}
+
+// configFlag names a file of further flags, from 0.5.3 on. SGLang finds it only as a word of its own.
+const configFlag = "config"
+
+// keyFile keeps the key out of the command: SGLang reads no variable for it. Not if the campaign has such a file itself, since there can be
+// one alone, nor for a key that SGLang would take for a flag. Before 0.5.3, or where the version is not known, the key is an argument.
+func (sglangKind) keyFile(e *engine, boot trial.Knobs) (string, textFile) {
+	_, own := merged(&e.c, boot)[configFlag]
+	if e.c.Key == "" || own || strings.HasPrefix(e.c.Key, "-") || e.sglangVersion().before(0, 5, 3) {
+		return "", textFile{}
+	}
+	text, err := json.Marshal(map[string]string{"api-key": e.c.Key}) // which is YAML as well
+	if err != nil {
+		panic("target: " + err.Error())
+	}
+	return configFlag, textFile{"key.yaml", text}
 }
 
 // split leaves everything to the boot. Two plain arms do not differ by their drafter.

@@ -22,6 +22,7 @@ type watch struct {
 	part    []byte // of a line that has not ended yet
 	address *regexp.Regexp
 	marker  string
+	secrets secrets // that no line has which is kept
 
 	found   string            // address
 	marked  bool              // the marker was there
@@ -88,7 +89,8 @@ func (w *watch) line(raw string) {
 	if len(w.tail) == keptLines {
 		w.tail = append(w.tail[:0], w.tail[1:]...)
 	}
-	w.tail = append(w.tail, clip(raw))
+	shown := clip(w.secrets.in(raw))
+	w.tail = append(w.tail, shown)
 	if w.found == "" && w.address != nil {
 		if m := w.address.FindStringSubmatch(raw); m != nil {
 			w.found = m[1]
@@ -96,7 +98,7 @@ func (w *watch) line(raw string) {
 	}
 	w.marked = w.marked || strings.Contains(raw, w.marker)
 	if v, ok := enginelog.ParseNCCL(raw); ok && len(w.nccl) < maxFacts {
-		w.nccl = append(w.nccl, ncclFact{v, clip(raw)})
+		w.nccl = append(w.nccl, ncclFact{v, shown})
 	}
 	l := enginelog.Parse([]byte(raw))
 	switch l.Kind {
@@ -107,10 +109,10 @@ func (w *watch) line(raw string) {
 			w.notices = map[string]string{}
 		}
 		if _, seen := w.notices[l.Name]; !seen {
-			w.notices[l.Name] = clip(l.Text)
+			w.notices[l.Name] = clip(w.secrets.in(l.Text))
 		}
 	}
-	w.causes.Add(&l, clip(raw))
+	w.causes.Add(&l, shown)
 }
 
 // look returns what has been seen so far.

@@ -148,6 +148,10 @@ type asked struct {
 
 // answer streams a text that follows from the prompt alone, in the time that the script says.
 func (s *standIn) answer(w http.ResponseWriter, r *http.Request, path string) {
+	if key := s.args["api_key"]; key != "" && r.Header.Get("Authorization") != "Bearer "+key {
+		http.Error(w, `{"error":"Unauthorized"}`, http.StatusUnauthorized)
+		return
+	}
 	var a asked
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

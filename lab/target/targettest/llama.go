@@ -38,7 +38,7 @@ func Llama(t testing.TB) []string {
 
 // llamaFlags are those that tests use, as llama.cpp takes them: each has a value.
 var llamaFlags = map[string]bool{"--model": true, "--host": true, "--port": true, "-np": true, "-c": true, "-t": true, "--spec-draft-model": true,
-	"--spec-type": true, "--spec-draft-n-max": true, "--spec-ngram-simple-size-m": true, "--api-key": true}
+	"--spec-type": true, "--spec-draft-n-max": true, "--spec-ngram-simple-size-m": true}
 
 // playLlama is the program.
 func playLlama(argv []string) int {
@@ -78,6 +78,7 @@ func playLlama(argv []string) int {
 
 // llama says in SGLang's flags how the server drafts.
 func (s *standIn) llama(args map[string]string) {
+	defer func() { s.args["api_key"] = os.Getenv("LLAMA_API_KEY") }()
 	depth, _ := strconv.Atoi(args["--spec-draft-n-max"] + args["--spec-ngram-simple-size-m"]) // one of them; none is 0
 	s.args = map[string]string{"speculative_algorithm": "null"}
 	if args["--spec-type"] != "" {

@@ -45,6 +45,9 @@ func play(script *Script, argv []string) int {
 	if script.Fault == Deaf {
 		signal.Ignore(syscall.SIGTERM)
 	}
+	if script.Version != Old {
+		argv = readConfig(argv)
+	}
 	if status := s.parse(argv); status != 0 {
 		return status
 	}
@@ -106,11 +109,32 @@ func wrap(argv []string) int {
 	return 0
 }
 
+// readConfig puts the flags of a file in the place of its name, as SGLang does from 0.5.3 on. The files of tests are JSON.
+func readConfig(argv []string) []string {
+	i := slices.Index(argv, "--config")
+	if i < 0 {
+		return argv
+	}
+	text, err := os.ReadFile(argv[i+1])
+	if err != nil || filepath.Ext(argv[i+1]) != ".yaml" {
+		panic(fmt.Sprintf("config file %s: %v", argv[i+1], err))
+	}
+	var flags map[string]string
+	if err := json.Unmarshal(text, &flags); err != nil {
+		panic(err)
+	}
+	argv = slices.Delete(slices.Clone(argv), i, i+2)
+	for name, value := range flags {
+		argv = append(argv, "--"+name, value)
+	}
+	return argv
+}
+
 // known are the flags of the versions that are replayed, as far as tests use them; with or without a value.
 var known = map[string]bool{
 	"model_path": true, "host": true, "port": true, "enable_metrics": false, "speculative_algorithm": true, "speculative_draft_model_path": true,
 	"speculative_num_steps": true, "speculative_eagle_topk": true, "speculative_num_draft_tokens": true, "attention_backend": true,
-	"max_running_requests": true, "mem_fraction_static": true, "disable_overlap_schedule": false, "api_key": true, "tp_size": true,
+	"max_running_requests": true, "mem_fraction_static": true, "disable_overlap_schedule": false, "api_key": true, "admin_api_key": true, "tp_size": true,
 	"disable_cuda_graph": false, "cuda_graph_max_bs": true, "speculative_adaptive": false, "speculative_adaptive_config": true,
 }
 
@@ -174,7 +198,7 @@ func (s *standIn) rewrite() {
 			s.args["attention_backend"] = "flashinfer"
 		}
 	}
-	s.say(-1, "server_args=ServerArgs(model_path='%s', port=%s, host='127.0.0.1', attention_backend='%s')", s.args["model_path"], s.args["port"], s.args["attention_backend"])
+	s.say(-1, "server_args=ServerArgs(model_path='%s', port=%s, host='127.0.0.1', attention_backend='%s', api_key='%s')", s.args["model_path"], s.args["port"], s.args["attention_backend"], s.args["api_key"])
 }
 
 // rest waits for a part of the load.
