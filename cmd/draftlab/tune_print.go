@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -207,11 +209,11 @@ func useWith(r *campaign.Result) string {
 	if best.Drafter == "ngram" {
 		drafter = "ngram"
 	}
-	line := fmt.Sprintf("draftlab serve --model %s --drafter %s --steps %d", runner.Quote(e.Model), runner.Quote(drafter), best.Steps)
+	words := append(runner.Assignments(best.Env), runner.QuoteAll([]string{"draftlab", "serve", "--model", e.Model, "--drafter", drafter, "--steps", strconv.Itoa(best.Steps)}))
 	if best.TopK > 1 {
-		line += fmt.Sprintf(" --topk %d --draft-tokens %d", best.TopK, best.DraftTokens)
+		words = append(words, fmt.Sprintf("--topk %d --draft-tokens %d", best.TopK, best.DraftTokens))
 	}
-	return "\nUse it with: " + ui.Clean(environmentWords(best.Env)+line+flagWords(best.Flags))
+	return "\nUse it with: " + ui.Clean(strings.Join(words, " ")+flagWords(best.Flags))
 }
 
 // startedFor reports whether an arm was measured on a boot.
@@ -233,14 +235,6 @@ func flagWords(flags map[string]string) (words string) {
 		if value := flags[name]; value != "" {
 			words += "=" + runner.Quote(value)
 		}
-	}
-	return words
-}
-
-// environmentWords are an arm's own variables as a shell takes them before a command.
-func environmentWords(env map[string]string) (words string) {
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		words += name + "=" + runner.Quote(env[name]) + " "
 	}
 	return words
 }

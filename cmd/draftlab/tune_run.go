@@ -153,7 +153,7 @@ func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error
 	}
 	s, err := store.Create(dir, setup)
 	if exists := (*store.ExistsError)(nil); errors.As(err, &exists) {
-		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(dir))
+		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(runner.Quote(dir)))
 	}
 	if err == nil {
 		err = t.run(cmd, s)

@@ -156,6 +156,15 @@ var hostile = []string{
 	"javascript:alert(1)", "{{.Style}}", "日本語の名前がとても長いのでここで切れるはず", "", "\u0300\u0301\u0302", "a\u2028b\u0085c\uFFFE",
 }
 
+// TestCommandsAreQuoted: what is to be typed is one word for a shell where it is one path.
+func TestCommandsAreQuoted(t *testing.T) {
+	d := rich(t)
+	d.Source = "my campaign's/out"
+	if html := write(t, d); !strings.Contains(html, "draftlab report &#39;my campaign&#39;\\&#39;&#39;s/out&#39;") {
+		t.Error("the directory is not quoted")
+	}
+}
+
 func TestHostile(t *testing.T) {
 	for _, s := range hostile {
 		html := write(t, poisoned(t, s))

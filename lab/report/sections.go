@@ -9,6 +9,7 @@ import (
 
 	"draftlab/lab/campaign"
 	"draftlab/lab/campaign/file"
+	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
 
@@ -366,6 +367,6 @@ func (p *page) reproduce() section {
 	if p.Campaign != "" {
 		s.Code = append(s.Code, code{"The campaign file, for draftlab tune FILE", p.Campaign})
 	}
-	s.Code = append(s.Code, code{"This page is made by", "draftlab report " + p.Source})
+	s.Code = append(s.Code, code{"This page is made by", "draftlab report " + runner.Quote(p.Source)})
 	return s
 }

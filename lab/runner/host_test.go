@@ -214,7 +214,7 @@ func FuzzParsers(f *testing.F) {
 }
 
 func TestQuote(t *testing.T) {
-	for _, words := range [][]string{{"", "a b", "it's", "$HOME `x` \"y\" \\ \n!"}, {"plain-word_1./:=,@%+"}, {"ümlaut", "*", "~", "#"}} {
+	for _, words := range [][]string{{"", "a b", "it's", "$HOME `x` \"y\" \\ \n!"}, {"plain-word_1./:,=@%+"}, {"ümlaut", "*", "~", "#", "=ls", "a:=ls", "a=b"}} {
 		for name, h := range hosts(t) {
 			far, ok := h.(SSH)
 			if !ok {
@@ -231,7 +231,12 @@ func TestQuote(t *testing.T) {
 			t.Errorf("%s: %q %v", name, out, err)
 		}
 	}
-	if got := Quote("plain-word_1./:=,@%+"); got != "plain-word_1./:=,@%+" {
+	for word, want := range map[string]string{"plain-word_1./:,=@%+": "plain-word_1./:,=@%+", "=ls": "'=ls'", "/a:=ls": "'/a:=ls'", "": "''", "it's": `'it'\''s'`} {
+		if got := Quote(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+	if got := strings.Join(Assignments(map[string]string{"B": "a b", "A": "=x", "C": ""}), " "); got != "A='=x' B='a b' C=''" {
 		t.Error(got)
 	}
 }

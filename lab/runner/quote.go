@@ -1,13 +1,19 @@
 package runner
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
-// Quote returns a word as a POSIX shell takes it for one word, in quotation marks only if it needs them.
+// Quote returns a word as a POSIX shell takes it for one word, in quotation marks only if it needs them. So does zsh, which replaces =NAME,
+// at the beginning of a word and behind a colon in an assignment, by the path of the program NAME.
 func Quote(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
 	}
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+	program := strings.HasPrefix(s, "=") || strings.Contains(s, ":=")
+	if s != "" && !program && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -20,4 +26,12 @@ func QuoteAll(words []string) string {
 		quoted[i] = Quote(w)
 	}
 	return strings.Join(quoted, " ")
+}
+
+// Assignments are variables as a shell takes them before a command, in the order of their names.
+func Assignments(env map[string]string) (words []string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		words = append(words, name+"="+Quote(env[name]))
+	}
+	return words
 }
