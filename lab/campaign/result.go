@@ -158,16 +158,18 @@ type Objective struct {
 	E2EMs       float64 `json:"e2e_ms,omitempty"`
 }
 
-// shown is the text of a campaign file without the values of variables that are secret, for results are passed on.
+// shown is the text of a campaign file without the values of variables and flags that are secret, for results are passed on.
 func shown(c *file.Campaign) string {
 	text := c.Text
-	for name, value := range c.Target.Env {
-		switch {
-		case value == "" || !probe.Secret(name):
-		case strings.Contains(text, value):
-			text = strings.ReplaceAll(text, value, "…")
-		default: // it is written with escapes
-			return "# The file is left out, since its variable " + name + " is secret.\n"
+	for _, settings := range []map[string]string{c.Target.Env, c.Target.Flags} {
+		for name, value := range settings {
+			switch {
+			case value == "" || !probe.Secret(name):
+			case strings.Contains(text, value):
+				text = strings.ReplaceAll(text, value, "…")
+			default: // it is written with escapes
+				return "# The file is left out, since " + name + " in it is secret.\n"
+			}
 		}
 	}
 	return text

@@ -375,12 +375,12 @@ func TestAResultIsJSON(t *testing.T) {
 
 // TestSecretsAreNotShown: results are passed on.
 func TestSecretsAreNotShown(t *testing.T) {
-	for value, want := range map[string]string{"hf_abc": "HF_TOKEN: …", `"hf\"abc"`: "variable HF_TOKEN is secret"} {
-		c, err := file.Parse("c", []byte("model: m\ntarget:\n  kind: sglang\n  env:\n    HF_TOKEN: "+value+"\n    NUM_TOKENS: 17\nfactors: {steps: [1]}\n"))
+	for value, want := range map[string]string{"hf_abc": "HF_TOKEN: …", `"hf\"abc"`: "HF_TOKEN in it is secret"} {
+		c, err := file.Parse("c", []byte("model: m\ntarget:\n  kind: sglang\n  flags: {admin-api-key: s3cret}\n  env:\n    HF_TOKEN: "+value+"\n    NUM_TOKENS: 17\nfactors: {steps: [1]}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := shown(c); strings.Contains(got, "abc") || !strings.Contains(got, want) {
+		if got := shown(c); strings.Contains(got, "abc") || strings.Contains(got, "s3cret") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q", value, got)
 		}
 	}

@@ -122,6 +122,12 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// private reports a directory that only its owner may look into.
+func private(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode().Perm() == 0o700
+}
+
 func TestOverlay(t *testing.T) {
 	ctx := context.Background()
 	for name, h := range hosts(t) {
@@ -158,6 +164,16 @@ func TestOverlay(t *testing.T) {
 		}
 		if text, err := os.ReadFile(filepath.Join(from, "config.json")); err != nil || string(text) != "{}" {
 			t.Errorf("%s: the original: %q %v", name, text, err)
+		}
+		own, err := h.Overlay(ctx, "", filepath.Join(t.TempDir(), "boot.config"), "key.yaml", []byte("key"))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if !private(own) && !private(filepath.Dir(own)) {
+			t.Errorf("%s: others may look into %s", name, own)
+		}
+		if err := h.Remove(ctx, own); err != nil {
+			t.Error(name, err)
 		}
 		if err := h.Remove(ctx, from); err == nil {
 			t.Errorf("%s: it removed what is no overlay", name)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"draftlab/lab/costmodel"
+	"draftlab/lab/probe"
 )
 
 // Settings are what an arm or the baseline sets; what it does not is the campaign's.
@@ -53,6 +54,9 @@ func (e entry) set(v node) func(*Settings) {
 		if name, ok := strings.CutPrefix(e.key, p.prefix); ok {
 			named := e
 			named.key = name
+			if probe.Secret(name) {
+				e.at.fail("is a secret by its name, and what arms differ in stands in their names, in results and in reports: give it to all arms alike, with target.%s", strings.TrimSuffix(p.prefix, "."))
+			}
 			return assign(p.at, p.name(named), v.optional())
 		}
 	}
