@@ -2,7 +2,8 @@
 // In each of --campaigns, with prompts of its own,
 //
 //   - the grid measures every chain and tree of the default space on --prompts prompts, and confirms its winner;
-//   - the guided search does the same on the same prompts with the arms that it asks for;
+//   - the guided search does the same on the same prompts with the arms that it asks for, and ends one early once it cannot be faster than
+//     plain decoding by 5 %, as every campaign does unless it is told not to;
 //   - both winners are compared with each other, request by request, in --head pairs.
 //
 // The guided search is to take a quarter of the grid's time at most, the start of the server and the confirm run included, and
@@ -36,7 +37,6 @@ type options struct {
 	field.Lab
 	campaigns, prompts, confirm, head int
 	most                              int
-	earlyStop                         bool
 }
 
 func main() { rig.Main(run) }
@@ -48,9 +48,8 @@ func run(ctx context.Context, args []string) error {
 	f.IntVar(&o.campaigns, "campaigns", 3, "compare both searches `N` times")
 	f.IntVar(&o.prompts, "prompts", 18, "measure each arm on `N` prompts")
 	f.IntVar(&o.confirm, "confirm", 24, "confirm each winner on `N` further prompts")
-	f.IntVar(&o.head, "head", 100, "compare both winners in `N` pairs")
+	f.IntVar(&o.head, "head", 200, "compare both winners in `N` pairs")
 	f.IntVar(&o.most, "most", 0, "let the guided search measure `N` arms at most; 0 leaves it to the search")
-	f.BoolVar(&o.earlyStop, "early-stop", false, "let both searches end an arm once it cannot be faster than plain decoding by 5 %")
 	if err := rig.Parse(f, args); err != nil {
 		return err
 	}
@@ -79,10 +78,10 @@ func run(ctx context.Context, args []string) error {
 func (o *options) plan(i int, kind string) *field.Plan {
 	p := &field.Plan{
 		Name: fmt.Sprintf("%02d-%s", i+1, kind), Arms: search.Default("eagle3").Arms(), Pairs: o.prompts, Confirm: o.confirm,
-		Search: kind, EarlyStop: o.earlyStop, Seed: o.Seed<<16 + uint64(i),
+		Search: kind, Seed: o.Seed<<16 + uint64(i),
 	}
 	if kind == file.Model {
-		p.Most = o.most
+		p.Most, p.EarlyStop = o.most, true
 	}
 	return p
 }

@@ -3,7 +3,7 @@
 //
 //	cycle  = verify(rows, context) + draft(passes) + accept + draft_extend + other   [ms]
 //	verify = fixed + per row × rows (+ per position × context, where the observations vary it)
-//	draft  = per pass × (steps − 1), as the first draft's head belongs to draft_extend
+//	draft  = per pass × (steps − 1) × (1 + breadth × (topk − 1)), as the first draft's head belongs to draft_extend
 //	tok/s  = batch × accept length / cycle
 //
 // A row is a token position of a pass: a verification has batch × draft tokens of them. The accept length is the number

@@ -197,6 +197,38 @@ func TestTreesAreWider(t *testing.T) {
 	}
 }
 
+// TestBreadthIsFitted: a tree's drafter passes have more rows, and where both kinds were timed, what those cost comes back. Chains alone
+// do not tell it, and passes that fall with their rows are taken as equal.
+func TestBreadthIsFitted(t *testing.T) {
+	observe := func(breadth float64, shapes ...Shape) (obs []Observation) {
+		for _, s := range shapes {
+			draft := 0.2 * s.passes() * (1 + breadth*float64(s.TopK-1))
+			verify := 2 + 0.3*s.Rows()
+			obs = append(obs, Observation{Shape: s, Draft: Exact(draft), Verify: Exact(verify), Cycle: Exact(verify + draft + 0.5), AcceptLength: Exact(1.5)})
+		}
+		return obs
+	}
+	cycle := func(obs []Observation, s Shape) float64 {
+		p, err := mustFit(t, Exact(2), 1, obs).Predict(s, Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.CycleMs.Value
+	}
+	other := Shape{5, 3, 10, 1}
+	want := 2 + 3 + 0.2*4*(1+0.15*2) + 0.5
+	if got := cycle(observe(0.15, Chain(2, 1), Chain(6, 1), Shape{4, 4, 12, 1}, Shape{2, 2, 4, 1}), other); math.Abs(got-want) > 1e-6 {
+		t.Errorf("a cycle of %v takes %v ms, want %v", other, got, want)
+	}
+	if got, want := cycle(observe(0.15, Chain(2, 1), Chain(6, 1)), Chain(4, 1)), 2+1.5+0.6+0.5; math.Abs(got-want) > 1e-6 {
+		t.Errorf("a cycle of a chain takes %v ms, want %v", got, want)
+	}
+	m := mustFit(t, Exact(2), 1, observe(-0.2, Chain(2, 1), Chain(6, 1), Shape{4, 4, 12, 1}))
+	if b := m.members[0].breadth; b != 0 {
+		t.Errorf("passes of more rows cost %v times more", b)
+	}
+}
+
 func TestSegment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		prev := rapid.Float64Range(0.01, 1).Draw(t, "prev")

@@ -15,7 +15,8 @@ type member struct {
 	plain               float64 // a plain step
 	fixed, perRow       float64 // verify
 	perPosition         float64 // verify, for each position of context
-	base, perPass       float64 // the cycle outside verify: at every depth, and for each further drafter pass
+	base, perPass       float64 // the cycle outside verify: at every depth, and for each further drafter pass of one row
+	breadth             float64 // what each further row of a drafter pass adds to it, as a share of a pass of one row
 	noise               float64 // relative: how far one more measurement of an arm lies from the fit
 	curve               curve
 	cycle, verify, gain []float64 // of the observations as drawn: ms, ms, accept length; 0 is unknown
@@ -280,7 +281,34 @@ func (m *Model) fitLump(mb *member, w []float64) {
 }
 
 // rest is the part of a cycle outside verify.
-func (mb *member) rest(s Shape) float64 { return mb.base + mb.perPass*s.passes() }
+func (mb *member) rest(s Shape) float64 { return mb.base + mb.perPass*mb.passes(s) }
+
+// passes are the drafter's passes besides draft_extend, in passes of one row.
+func (mb *member) passes(s Shape) float64 { return s.passes() * (1 + mb.breadth*float64(s.TopK-1)) }
+
+// fitDraft fits the drafter's passes where they were timed: perPass × passes × (1 + breadth × (topk − 1)). Neither part may be negative.
+// It reports whether any pass was timed.
+func (m *Model) fitDraft(mb *member, w []float64, r *rand.Rand) bool {
+	var oneOne, oneMore, moreMore, msOne, msMore float64
+	for i, o := range m.obs {
+		if one := o.passes(); o.Draft.known && one > 0 {
+			more, ms := one*float64(o.TopK-1), o.Draft.draw(r)
+			oneOne, oneMore, moreMore = oneOne+w[i]*one*one, oneMore+w[i]*one*more, moreMore+w[i]*more*more
+			msOne, msMore = msOne+w[i]*one*ms, msMore+w[i]*more*ms
+		}
+	}
+	if oneOne == 0 {
+		return false
+	}
+	mb.perPass = msOne / oneOne
+	if d := oneOne*moreMore - oneMore*oneMore; d > 1e-9*oneOne*moreMore {
+		one, more := (msOne*moreMore-msMore*oneMore)/d, (msMore*oneOne-msOne*oneMore)/d
+		if one > 0 && more > 0 {
+			mb.perPass, mb.breadth = one, more/one
+		}
+	}
+	return true
+}
 
 // fitRest fits the cycle outside verify: base + perPass × passes.
 func (m *Model) fitRest(mb *member, w []float64, r *rand.Rand) {
@@ -289,15 +317,11 @@ func (m *Model) fitRest(mb *member, w []float64, r *rand.Rand) {
 	}
 	var a lsq
 	passes := spread{}
-	draftMs, draftPasses := 0.0, 0.0
+	timed := m.fitDraft(mb, w, r)
 	for i, o := range m.obs {
 		if mb.cycle[i] > 0 && mb.verify[i] > 0 {
-			a.add(w[i], o.passes(), 0, mb.cycle[i]-mb.verify[i])
+			a.add(w[i], mb.passes(o.Shape), 0, mb.cycle[i]-mb.verify[i])
 			passes.see(o.passes())
-		}
-		if o.Draft.known && o.passes() > 0 {
-			draftMs += w[i] * o.Draft.draw(r)
-			draftPasses += w[i] * o.passes()
 		}
 	}
 	u := defaultOpen
@@ -307,8 +331,7 @@ func (m *Model) fitRest(mb *member, w []float64, r *rand.Rand) {
 	switch {
 	case passes.n == 0: // Nothing beside verify was seen.
 		mb.base = u * restShare * mb.verifyMean()
-	case draftPasses > 0:
-		mb.perPass = draftMs / draftPasses
+	case timed:
 		mb.base = max(a.mean()-mb.perPass*a.meanX(), 0)
 	case passes.differ(1):
 		mb.base, mb.perPass = a.line()

@@ -39,7 +39,7 @@ func (m *Model) Predict(s Shape, change Change) (Prediction, error) {
 	for i := range m.members {
 		mb := &m.members[i]
 		verify[i] = mb.verifyAt(s, m.context) * factor(change.Verify)
-		cycle[i] = verify[i] + mb.base + mb.perPass*s.passes()*factor(change.Draft)*m.breadthCost(s, i, r)
+		cycle[i] = verify[i] + mb.base + mb.perPass*mb.passes(s)*factor(change.Draft)*m.breadthCost(s, i, r)
 		if i > 0 {
 			cycle[i] *= max(1+mb.noise*r.NormFloat64(), 0.01)
 		}

@@ -35,8 +35,9 @@ const leastPairs = 6
 type Forecast struct {
 	from     []string
 	cost     *costmodel.Model
-	all      chains   // over all prompts
-	prompts  []chains // on each prompt of the deepest chain
+	chains   []Measured // the measured ones, the shallowest first
+	all      chains     // their acceptance over all prompts
+	each     []chains   // and on each one
 	siblings float64
 
 	cycle, gain, length *residuals[trial.Arm]
@@ -74,23 +75,36 @@ func NewForecast(done []Measured) (*Forecast, error) {
 
 // count takes from the chains how often drafts are accepted.
 func (f *Forecast) count(known []Measured) {
-	measured := slices.DeleteFunc(slices.Clone(known), func(m Measured) bool { return !isChain(m.Arm) })
-	slices.SortFunc(measured, func(a, b Measured) int { return a.Steps - b.Steps })
-	byPrompt := map[string]chains{}
-	for i := range measured {
-		m := &measured[i]
-		f.all = append(f.all, counted{m.Steps, ofChain(m.histogram())})
-		for prompt, h := range m.byPrompt() {
-			if d := ofChain(h); d != nil {
-				byPrompt[prompt] = append(byPrompt[prompt], counted{m.Steps, d})
-			}
+	f.chains = slices.DeleteFunc(slices.Clone(known), func(m Measured) bool { return !isChain(m.Arm) })
+	slices.SortFunc(f.chains, func(a, b Measured) int { return a.Steps - b.Steps })
+	f.all, f.each = f.on(nil), f.onEach(nil)
+}
+
+// on is what the chains tell of acceptance on some prompts, nil standing for all: an arm that was given up early has seen the first ones
+// only, and prompts differ by more than arms do. Chains that saw none of them tell nothing.
+func (f *Forecast) on(prompts map[string]bool) (out chains) {
+	for i := range f.chains {
+		m := &f.chains[i]
+		if d := ofChain(m.histogram(prompts)); d != nil {
+			out = append(out, counted{m.Steps, d})
 		}
 	}
-	for _, prompt := range slices.Sorted(maps.Keys(byPrompt)) {
-		if c := byPrompt[prompt]; c[len(c)-1].steps == f.all[len(f.all)-1].steps {
-			f.prompts = append(f.prompts, c)
+	return out
+}
+
+// onEach is the acceptance on each of some prompts, nil standing for all, that the deepest chain saw.
+func (f *Forecast) onEach(prompts map[string]bool) (out []chains) {
+	if len(f.chains) == 0 {
+		return nil
+	}
+	deepest := f.chains[len(f.chains)-1]
+	for _, prompt := range slices.Sorted(maps.Keys(deepest.prompts())) {
+		c := f.on(map[string]bool{prompt: true})
+		if (prompts == nil || prompts[prompt]) && len(c) > 0 && c[len(c)-1].steps == deepest.Steps {
+			out = append(out, c)
 		}
 	}
+	return out
 }
 
 // measureNoise takes the noise of pairs from their scatter within arms, and the drift from how far arms that were measured in the
@@ -122,8 +136,10 @@ func (f *Forecast) fitSiblings(known []Measured) {
 	sum, n := 0.0, 0.0
 	for i := range known {
 		if m := &known[i]; !isChain(m.Arm) {
-			sum += f.all.at(m.Steps).fitSiblings(shapeOf(m.Arm, 1), m.acceptLength())
-			n++
+			if on := f.on(m.prompts()); len(on) > 0 {
+				sum += on.at(m.Steps).fitSiblings(shapeOf(m.Arm, 1), m.acceptLength())
+				n++
+			}
 		}
 	}
 	if n > 0 {
@@ -163,37 +179,42 @@ func (f *Forecast) modelCycle(a trial.Arm) float64 {
 }
 
 // modelGain is the logarithm of the tokens that a pass yields: the centre over prompts.
-func (f *Forecast) modelGain(a trial.Arm) float64 {
-	logs := make([]float64, len(f.prompts))
-	for i, c := range f.prompts {
+func (f *Forecast) modelGain(a trial.Arm, prompts []chains) float64 {
+	logs := make([]float64, len(prompts))
+	for i, c := range prompts {
 		logs[i] = math.Log(c.at(a.Steps).length(shapeOf(a, 1), f.siblings))
 	}
 	return stats.HodgesLehmann(logs, 0.95).Estimate
 }
 
-// modelLength is the logarithm of the accept length over all prompts.
-func (f *Forecast) modelLength(a trial.Arm) float64 {
-	return math.Log(f.all.at(a.Steps).length(shapeOf(a, 1), f.siblings))
+// modelLength is the logarithm of the accept length over prompts.
+func (f *Forecast) modelLength(a trial.Arm, all chains) float64 {
+	return math.Log(all.at(a.Steps).length(shapeOf(a, 1), f.siblings))
 }
 
 // fitResiduals notes what the models get wrong about the measured arms.
 func (f *Forecast) fitResiduals(known []Measured) {
-	var arms []trial.Arm
+	var arms, counted []trial.Arm
 	var cycle, gain, length, noise, own []float64
 	for i := range known {
 		m := &known[i]
 		logs := m.cycles()
 		arms = append(arms, m.Arm)
 		cycle = append(cycle, stats.HodgesLehmann(logs, 0.95).Estimate-f.modelCycle(m.Arm))
-		gain = append(gain, stats.HodgesLehmann(m.gains(), 0.95).Estimate-f.modelGain(m.Arm))
-		length = append(length, math.Log(m.acceptLength())-f.modelLength(m.Arm))
 		noise = append(noise, square(standardError(logs))+square(f.drift))
+		all, each := f.on(m.prompts()), f.onEach(m.prompts())
+		if len(all) == 0 || len(each) == 0 {
+			continue
+		}
+		counted = append(counted, m.Arm)
+		gain = append(gain, stats.HodgesLehmann(m.gains(), 0.95).Estimate-f.modelGain(m.Arm, each))
+		length = append(length, math.Log(m.acceptLength())-f.modelLength(m.Arm, all))
 		own = append(own, square(gainOwn)/m.cycleCount())
 	}
 	f.own = math.Sqrt(stats.Median(own))
 	f.cycle = newResiduals(likeCycle, arms, cycle, noise)
-	f.gain = newResiduals(likeGain, arms, gain, own)
-	f.length = newResiduals(likeGain, arms, length, own)
+	f.gain = newResiduals(likeGain, counted, gain, own)
+	f.length = newResiduals(likeGain, counted, length, own)
 }
 
 // Predict foretells an arm; Made is the caller's to fill in.
@@ -202,8 +223,8 @@ func (f *Forecast) Predict(a trial.Arm) []trial.Prediction {
 	gain, gainOff := f.gain.at(a)
 	length, lengthOff := f.length.at(a)
 	cycle += f.modelCycle(a)
-	gain += f.modelGain(a)
-	length += f.modelLength(a)
+	gain += f.modelGain(a, f.each)
+	length += f.modelLength(a, f.all)
 	cycleOff += square(f.noise) + square(f.drift)
 	gainOff, lengthOff = gainOff+square(f.own), lengthOff+square(f.own)
 	make := func(quantity string, log, variance float64) trial.Prediction {

@@ -36,19 +36,21 @@ func (m *Measured) lower() (float64, bool) {
 	return math.Exp(iv.Low), !math.IsInf(iv.Low, 0) && !math.IsNaN(iv.Low)
 }
 
-// histogram is that of all pairs.
-func (m *Measured) histogram() (sum []int64) {
+// histogram is that of all pairs on some prompts, nil standing for all.
+func (m *Measured) histogram(prompts map[string]bool) (sum []int64) {
 	for _, p := range m.Pairs {
-		sum = addCounts(sum, p.Histogram)
+		if prompts == nil || prompts[p.Prompt] {
+			sum = addCounts(sum, p.Histogram)
+		}
 	}
 	return sum
 }
 
-// byPrompt are the histograms of prompts.
-func (m *Measured) byPrompt() map[string][]int64 {
-	out := map[string][]int64{}
+// prompts are those of the pairs.
+func (m *Measured) prompts() map[string]bool {
+	out := map[string]bool{}
 	for _, p := range m.Pairs {
-		out[p.Prompt] = addCounts(out[p.Prompt], p.Histogram)
+		out[p.Prompt] = true
 	}
 	return out
 }
@@ -65,7 +67,7 @@ func addCounts(sum, more []int64) []int64 {
 
 // cycleCount is the number of cycles that drafted.
 func (m *Measured) cycleCount() (n float64) {
-	for _, cycles := range m.histogram() {
+	for _, cycles := range m.histogram(nil) {
 		n += float64(cycles)
 	}
 	return n
@@ -74,7 +76,7 @@ func (m *Measured) cycleCount() (n float64) {
 // acceptLength is one and the accepted drafts over the cycles; 0 if nothing was counted.
 func (m *Measured) acceptLength() float64 {
 	cycles, accepted := 0.0, 0.0
-	for k, n := range m.histogram() {
+	for k, n := range m.histogram(nil) {
 		cycles += float64(n)
 		accepted += float64(k) * float64(n)
 	}

@@ -3,6 +3,8 @@ package search
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"draftlab/lab/trial"
@@ -35,7 +37,7 @@ func TestSeeds(t *testing.T) {
 	for _, a := range seeds(arms) {
 		names = append(names, a.Name)
 	}
-	want := []string{"chain-6", "chain-1", "chain-3", "tree-4-4-12", "tree-2-2-4", "ngram-5", "ngram-1"}
+	want := []string{"chain-6", "chain-1", "chain-3", "tree-4-4-12", "tree-2-2-4", "tree-4-4-8", "ngram-5", "ngram-1"}
 	if len(names) != len(want) {
 		t.Fatalf("seeds %v", names)
 	}
@@ -63,8 +65,8 @@ func TestTheSearchEnds(t *testing.T) {
 		}
 		seen[m.Name] = true
 	}
-	if len(done) != 7 {
-		t.Errorf("%d arms were measured, want 7", len(done))
+	if len(done) != 8 {
+		t.Errorf("%d arms were measured, want 8", len(done))
 	}
 }
 
@@ -81,6 +83,55 @@ func TestForecastNeedsAChain(t *testing.T) {
 		if !(*p.Low < p.Estimate && p.Estimate < *p.High) || len(p.From) != 2 {
 			t.Errorf("%+v", p)
 		}
+	}
+}
+
+// TestArmsThatWereGivenUp: arms that saw the first prompts only, and easy ones at that, tell of the others what they would have with all prompts.
+func TestArmsThatWereGivenUp(t *testing.T) {
+	m := newMachine(3, 18, 0.01)
+	for _, text := range m.texts[:7] {
+		for i := range text {
+			text[i] /= 2 // nearly every draft is accepted
+		}
+	}
+	whole := m.all(seeds(Default("eagle3").Arms()))
+	short := slices.Clone(whole)
+	for i := range short {
+		if short[i].DraftTokens >= 8 {
+			short[i].Pairs = short[i].Pairs[:7]
+		}
+	}
+	foretell := func(done []Measured) trial.Prediction {
+		f, err := NewForecast(done)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Predict(Arm("eagle3", 4, 2, 8))[1]
+	}
+	with, without := foretell(whole), foretell(short)
+	if math.Abs(without.Estimate/with.Estimate-1) > 0.06 || without.Quantity != AcceptLength {
+		t.Errorf("%s %.3f, and %.3f with all prompts", without.Quantity, without.Estimate, with.Estimate)
+	}
+}
+
+// TestImprovement: against draws.
+func TestImprovement(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, c := range []struct{ center, sd, best float64 }{{0.4, 0.05, 0.42}, {0.3, 0.1, 0.42}, {0.5, 0.02, 0.4}, {0.1, 0.03, 0.4}} {
+		low, high := math.Exp(c.center-within*c.sd), math.Exp(c.center+within*c.sd)
+		p := trial.Prediction{Quantity: Speedup, Interval: trial.Interval{Estimate: math.Exp(c.center), Low: &low, High: &high}}
+		sum, draws := 0.0, 200_000
+		for range draws {
+			sum += max(0, c.center+c.sd*rng.NormFloat64()-c.best)
+		}
+		if got, want := improvement(p, c.best), sum/float64(draws); math.Abs(got-want) > 5e-4 {
+			t.Errorf("%+v: %v, by draws %v", c, got, want)
+		}
+	}
+	point := 1.5
+	exact := trial.Prediction{Interval: trial.Interval{Estimate: point, Low: &point, High: &point}}
+	if got := improvement(exact, math.Log(2)); got != 0 {
+		t.Errorf("an arm that is certainly slower improves by %v", got)
 	}
 }
 

@@ -76,27 +76,23 @@ func (r *residuals[T]) at(a T) (residual, variance float64) {
 	return residual, max(variance, 0)
 }
 
-// How alike the models' errors are of two arms, as covariances of logarithms. The sizes were found on 28 chains and trees of up to 12 rows of
-// the default target (docs/LOG.md) and on simulated machines (search_test.go); experiments/predict scores them. Larger ones make
-// wider intervals, longer lengths closer ones far from measured arms.
+// How alike the models' errors are of two arms, as covariances of logarithms. The sizes are those under which what was measured of 112 chains
+// and trees of up to 12 rows of the default target is likeliest (docs/LOG.md), rounded; experiments/predict scores them on others. Larger
+// ones make wider intervals, longer lengths closer ones far from measured arms.
 const (
-	cycleRows, rowsApart     = 0.05, 0.7  // verification is no straight line of its rows: kernels and graphs come in steps
-	cyclePasses, passesApart = 0.015, 1.0 // nor are the drafter's passes all equal
-	cycleTree, treesApart    = 0.04, 1.0  // a tree's rows see only those before them on their path, which costs more than a chain's
-	cycleOwn                 = 0.01       // what equal rows and passes have apart
-	gainAll                  = 0.01       // tokens that end a text are drafted for nothing
-	gainDepth, stepsApart    = 0.015, 0.7 // depths
-	gainTree, sizeApart      = 0.04, 0.7  // drafters choose a tree's nodes by what they expect at each place, so that few do more
-	gainOwn                  = 0.15       // over the root of the cycles: cycles of two arms begin at different places of the text
+	cycleRows, rowsApart     = 0.035, 0.35 // verification is no straight line of its rows: kernels and graphs come in steps
+	cyclePasses, passesApart = 0.04, 1.0   // nor are the drafter's passes all equal
+	cycleOwn                 = 0.014       // what equal rows and passes have apart
+	gainDepth, stepsApart    = 0.005, 0.7  // rates are taken between measured depths
+	gainTree                 = 0.065       // drafters choose a tree's nodes by what they expect at each place, so that few do more
+	sizeApart, depthApart    = 0.5, 0.7    // how wide levels may be tells next to nothing beside those
+	gainOwn                  = 0.15        // over the root of the cycles: cycles of two arms begin at different places of the text
 )
 
 // likeCycle is that of the cost model's cycles.
 func likeCycle(a, b trial.Arm) float64 {
 	rows, steps, topk := apart(a.DraftTokens, b.DraftTokens), apart(a.Steps, b.Steps), apart(a.TopK, b.TopK)
 	v := square(cycleRows)*near(rows, rowsApart) + square(cyclePasses)*near(steps, passesApart)*near(topk, passesApart)
-	if !isChain(a) && !isChain(b) {
-		v += square(cycleTree) * near(rows, treesApart)
-	}
 	if a.Name == b.Name {
 		v += square(cycleOwn)
 	}
@@ -105,9 +101,9 @@ func likeCycle(a, b trial.Arm) float64 {
 
 // likeGain is that of accept lengths.
 func likeGain(a, b trial.Arm) float64 {
-	v := square(gainAll) + square(gainDepth)*near(apart(a.Steps, b.Steps), stepsApart)
+	v := square(gainDepth) * near(apart(a.Steps, b.Steps), stepsApart)
 	if !isChain(a) && !isChain(b) {
-		v += square(gainTree) * near(apart(a.DraftTokens, b.DraftTokens), sizeApart) * near(apart(a.TopK, b.TopK), 2*sizeApart) * near(apart(a.Steps, b.Steps), sizeApart)
+		v += square(gainTree) * near(apart(a.DraftTokens, b.DraftTokens), sizeApart) * near(apart(a.Steps, b.Steps), depthApart)
 	}
 	return v
 }

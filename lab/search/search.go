@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 
+	"draftlab/lab/stats"
 	"draftlab/lab/trial"
 )
 
@@ -76,48 +77,52 @@ func usualMost(arms []trial.Arm) int { return min(len(arms), max(len(arms)/5, le
 // Next returns the arms to measure now, given all that have been measured, and none once the search is over. The caller measures them
 // all before it asks again; one that failed counts as measured, without pairs. First come those that a model can be fitted to,
 // and then contenders: arms whose speed-up may, by the upper bound that was foretold, reach the best lower bound of any, those first
-// that may be fastest.
+// that are expected to improve most on the best that was measured.
 func (g *Guided) Next(done []Measured) []trial.Arm {
 	if first := unmeasured(seeds(g.arms), done); len(first) > 0 && len(done) < g.most {
 		return first[:min(len(first), g.most-len(done))]
 	}
 	left := unmeasured(g.arms, done)
 	g.foretell(left, done)
-	best := math.Inf(-1)
+	least, best := math.Inf(-1), math.Inf(-1) // the best lower bound, and the best that was measured
 	for _, m := range done {
 		if low, ok := m.lower(); ok {
-			best = max(best, low)
+			least, best = max(least, low), max(best, stats.HodgesLehmann(m.speedups(), 0.95).Estimate)
 		}
 	}
-	upper := map[string]float64{}
-	for i := range g.Predictions {
-		if p := &g.Predictions[i]; p.Quantity == Speedup {
-			upper[p.Arm] = *p.High
-			if slices.ContainsFunc(left, func(a trial.Arm) bool { return a.Name == p.Arm }) {
-				best = max(best, *p.Low)
-			}
+	foretold := map[string]trial.Prediction{}
+	for _, p := range g.Predictions {
+		if p.Quantity == Speedup && slices.ContainsFunc(left, func(a trial.Arm) bool { return a.Name == p.Arm }) {
+			foretold[p.Arm] = p
+			least = max(least, *p.Low)
 		}
 	}
 	contenders := slices.DeleteFunc(left, func(a trial.Arm) bool {
-		high, ok := upper[a.Name]
-		return ok && high < best // of what cannot be foretold anything may be true
+		p, ok := foretold[a.Name]
+		return ok && *p.High < least // of what cannot be foretold anything may be true
 	})
-	rank := func(a trial.Arm) float64 {
-		if high, ok := upper[a.Name]; ok {
-			return high
+	hope := func(a trial.Arm) float64 {
+		if p, ok := foretold[a.Name]; ok {
+			return improvement(p, best)
 		}
 		return math.Inf(1)
 	}
-	slices.SortStableFunc(contenders, func(a, b trial.Arm) int {
-		switch x, y := rank(a), rank(b); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(contenders, func(a, b trial.Arm) int { return cmp.Compare(hope(b), hope(a)) })
 	return contenders[:max(0, min(len(contenders), batch, g.most-len(done)))]
+}
+
+// improvement is by how much the logarithm of what was foretold is expected to be above the best one that was measured, no improvement
+// counting as none (Jones, Schonlau and Welch 1998, Efficient Global Optimization, equation 15).
+func improvement(p trial.Prediction, best float64) float64 {
+	center, sd := math.Log(p.Estimate), math.Log(*p.High / *p.Low)/2/within
+	switch {
+	case math.IsInf(best, -1):
+		return center // nothing to improve on
+	case sd == 0:
+		return max(0, center-best)
+	}
+	z := (center - best) / sd
+	return sd * (z*math.Erfc(-z/math.Sqrt2)/2 + math.Exp(-z*z/2)/math.Sqrt(2*math.Pi))
 }
 
 // foretell replaces the predictions of what is still to be measured.
@@ -171,7 +176,7 @@ func groups(arms []trial.Arm) (out [][]trial.Arm) {
 }
 
 // seeds are the arms that a model can be fitted to, of each group: its deepest chain, which has the acceptance of all shallower ones in
-// it, its shallowest and one in between, a largest tree and a smallest, of middling depth, so that what is foretold lies between what was seen.
+// it, its shallowest and one in between, a largest tree, a smallest and one in between, of middling depth, so that what is foretold lies between what was seen.
 func seeds(arms []trial.Arm) (out []trial.Arm) {
 	for _, group := range groups(arms) {
 		var chains, trees []trial.Arm
@@ -202,18 +207,28 @@ func spread(chains []trial.Arm) []trial.Arm {
 	return []trial.Arm{deep, shallow, between}
 }
 
-// sizes are a tree of the most nodes and one of the fewest, of each the one of middling depth.
+// sizes are a tree of the most nodes, one of the fewest, and one halfway between, of each the one of middling depth: a line through both
+// ends alone missed the cycles of those between by up to a tenth.
 func sizes(trees []trial.Arm) (out []trial.Arm) {
-	if len(trees) < 3 {
+	if len(trees) < 4 {
 		return trees
 	}
-	bySize := func(a, b trial.Arm) int { return a.DraftTokens - b.DraftTokens }
-	for _, tokens := range []int{slices.MaxFunc(trees, bySize).DraftTokens, slices.MinFunc(trees, bySize).DraftTokens} {
+	var all []int
+	for _, a := range trees {
+		all = append(all, a.DraftTokens)
+	}
+	most, fewest := slices.Max(all), slices.Min(all)
+	middle := slices.MinFunc(all, func(a, b int) int { return abs(2*a-most-fewest) - abs(2*b-most-fewest) })
+	sizes := []int{most, fewest, middle}
+	for i, tokens := range sizes {
+		if slices.Contains(sizes[:i], tokens) {
+			continue
+		}
 		alike := slices.DeleteFunc(slices.Clone(trees), func(a trial.Arm) bool { return a.DraftTokens != tokens })
 		slices.SortStableFunc(alike, func(a, b trial.Arm) int { return a.Steps - b.Steps })
-		if a := alike[(len(alike)-1)/2]; len(out) == 0 || out[0].DraftTokens != tokens {
-			out = append(out, a)
-		}
+		out = append(out, alike[(len(alike)-1)/2])
 	}
 	return out
 }
+
+func abs(n int) int { return max(n, -n) }
