@@ -9,6 +9,7 @@ The source of llama-cpp-python (a binding that carries llama.cpp) serves as well
 """
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -35,7 +36,7 @@ OPTIONS = {
 }
 
 # Put ahead of every source: a GCC bug breaks AMX without it (the header tells). A no-op elsewhere.
-AMX_FIX = f"-include {pathlib.Path(__file__).resolve().with_name('ldtilecfg.h')}"
+AMX_FIX = pathlib.Path(__file__).with_name("ldtilecfg.h")
 
 NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
@@ -115,12 +116,30 @@ def source(root, package):
     return folder / SOURCES[package], f"{package} {version}"
 
 
-def compile_tree(tree, out, targets, jobs, flags):
-    """Configure and build targets of a llama.cpp source tree, with compiler flags of our own."""
+def compile_tree(tree, version, out, targets, jobs, flags="", header=None):
+    """Configure and build targets of a llama.cpp source tree, with compiler flags of our own and a header ahead of every source.
+
+    What was built of the same source, with the same options and header's text for the same instructions, is left as it is: where
+    this checkout lies makes no difference.
+    """
+    mark = out / "draftlab-build.json"
+    key = json.dumps({"source": version, "targets": targets, "options": OPTIONS, "flags": flags, "header": header.read_text() if header else "",
+                      "processor": sorted(cpu_flags() & INSTRUCTIONS.keys())}, indent=1)
+    if mark.exists() and mark.read_text() == key:
+        return
+    log(f"building llama.cpp from {version} with {jobs} jobs (10 to 20 minutes on two cores the first time)")
+    out.mkdir(parents=True, exist_ok=True)
+    mark.unlink(missing_ok=True)
+    if header:
+        kept = out.resolve() / header.name  # the compiler is told of a place that stays the same
+        if not kept.exists() or kept.read_text() != header.read_text():
+            shutil.copyfile(header, kept)
+        flags = f'{flags} -include "{kept}"'
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     options = [f"-D{k}={v}" for k, v in OPTIONS.items()] + [f"-DCMAKE_{language}_FLAGS=-w {flags}" for language in ("C", "CXX")]
     run(["cmake", "-S", tree, "-B", out, *generator, *options])
     run(["nice", "-n", "10", "cmake", "--build", out, "-j", jobs, "--target", *targets])  # others may need the machine
+    mark.write_text(key)
 
 
 def system_info(variant):
@@ -159,14 +178,13 @@ def build(root, package, jobs):
     """Return (version, variants, passes program); builds what is missing. Minutes the first time."""
     root.mkdir(parents=True, exist_ok=True)
     tree, version = source(root, package)
-    log(f"building llama.cpp from {version} with {jobs} jobs (10 to 20 minutes on two cores the first time)")
     out = root / "build"
-    compile_tree(tree, out, TOOLS, jobs, AMX_FIX)
+    compile_tree(tree, version, out, TOOLS, jobs, header=AMX_FIX)
     native = Variant("native", out / "bin", out / "bin")
     variants = [describe(native)]
     if "AMX_INT8 = 1" in native.info:
         # Only the CPU backend differs: its library goes before the native one in the loader's path.
         slim = root / "build-no-amx"
-        compile_tree(tree, slim, ["ggml-cpu"], jobs, NO_AMX)
+        compile_tree(tree, version, slim, ["ggml-cpu"], jobs, NO_AMX)
         variants.append(describe(Variant("no-amx", out / "bin", slim / "bin")))
     return version, variants, passes(root, tree, native)

@@ -421,17 +421,17 @@ def run(o, started):
     return 1 if bad else 0
 
 
-def main():
+def main(run, arguments):
+    """Ends the program with the status of run(options, started), which adds the servers that it starts to the list: they end with it."""
     started = []
     try:
-        return run(arguments(), started)
+        sys.exit(run(arguments(), started))
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
         for server in started:
             server.stop()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main(run, arguments)

@@ -18,14 +18,13 @@ import dataclasses
 import json
 import pathlib
 import random
-import sys
 import time
 
 import build
 import vllm_check
 import vllm_setup
 from llamacpp import GGUF, cache_dir, table
-from servers import Reply, Server, deciles, flush, numbers
+from servers import Reply, Server, deciles, flush, main, numbers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRAFTER = ROOT / "drafters/smollm2-135m-instruct-eagle3"
@@ -205,17 +204,5 @@ def run(o, started):
     return 1 if wrong else 0
 
 
-def main():
-    started = []
-    try:
-        return run(arguments(), started)
-    finally:
-        for server in started:
-            server.stop()
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main(run, arguments)
