@@ -48,6 +48,9 @@ func (s *Server) start(ctx context.Context, cmd runner.Command, t traits, limit 
 		return err
 	}
 	s.watch.secrets = s.secrets
+	if err = s.expectNCCL(ctx); err != nil {
+		return err
+	}
 	if s.proc, err = s.host.Start(cmd); err != nil {
 		return fmt.Errorf("cannot start the server: %w", err)
 	}
@@ -206,6 +209,9 @@ func (s *Server) Stop(grace time.Duration) {
 	}
 	if s.watch != nil {
 		s.watch.close()
+		ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+		_, _ = s.takeNCCL(ctx) // once more, to their ends; an error was told before
+		cancel()
 		_ = s.secrets.file(s.LogPath) // where even the log's directory cannot be written any more, nothing is left to do
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)

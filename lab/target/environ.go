@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"draftlab/lab/enginelog"
 	"draftlab/lab/probe"
 	"draftlab/lab/runner"
 	"draftlab/lab/trial"
@@ -24,14 +23,9 @@ const (
 	unknown = "unknown" // the process has it, or cannot be looked at, and nothing says more
 )
 
-// ncclFact is what NCCL said of a variable in a process.
-type ncclFact struct {
-	enginelog.NCCLVariable
-	line string
-}
-
 // Environment reads back what became of the variables that the campaign has set, in each process of the server: from the system, and
-// from what NCCL has written to the log (NCCL_DEBUG=INFO). It returns nothing of a server that was there before.
+// from what NCCL has written to the log, or to files of its own (NCCL_DEBUG=INFO). It returns nothing of a server that was there before.
+// With an error for files that cannot be read comes what is known without them.
 func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
 	if s.watch == nil || len(s.environ) == 0 {
 		return nil, nil
@@ -41,7 +35,8 @@ func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
 		return nil, err
 	}
 	s.watch.read(false)
-	facts := s.watch.ncclFacts()
+	filed, err := s.takeNCCL(ctx)
+	facts := append(s.watch.ncclFacts(), filed...)
 	var out []trial.EnvCheck
 	for _, name := range slices.Sorted(maps.Keys(s.environ)) {
 		for i := range family {
@@ -56,7 +51,7 @@ func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
 			out[i].Want, out[i].Got, out[i].Line = hidden(out[i].Want), hidden(out[i].Got), ""
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // check compares a variable of a process, nil for one that cannot be looked at, with what was set.

@@ -36,6 +36,7 @@ type Server struct {
 	scratch []string // directories that end with the server
 	keyDir  string   // the one of them that holds the API's key; "" if none does
 	secrets secrets
+	nccl    ncclFiles
 }
 
 // Ask sends a request and returns what became of it.

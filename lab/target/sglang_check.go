@@ -299,9 +299,6 @@ func checkNCCL(c *Config, arms []trial.Arm) (found []Finding) {
 	}); len(of) > 0 {
 		found = append(found, Finding{"nccl_silent", "whether NCCL goes by these variables can be read from its log only: set NCCL_DEBUG=INFO for all arms, which costs time at the start alone", false, of})
 	}
-	if of := names(arms, func(a trial.Arm) bool { return varied(a) && value(a, "NCCL_DEBUG_FILE") != "" }); len(of) > 0 {
-		found = append(found, Finding{"nccl_silent", "NCCL_DEBUG_FILE takes NCCL's lines out of the server's log, where they would be read", false, of})
-	}
 	return found
 }
 

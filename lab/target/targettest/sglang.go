@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -325,21 +326,34 @@ func (s *standIn) endRanks() {
 // playRank is a rank: it says what NCCL says, and waits to be ended.
 func playRank(rank string) {
 	if strings.EqualFold(os.Getenv("NCCL_DEBUG"), "INFO") {
-		pid := os.Getpid()
+		pid, log := os.Getpid(), ncclLog()
 		for _, v := range os.Environ() {
 			name, value, _ := strings.Cut(v, "=")
 			switch {
 			case name == "NCCL_PROTO" && !slices.Contains([]string{"LL", "LL128", "Simple"}, value):
-				fmt.Fprintf(os.Stderr, "gpu-7:%d:%d [%s] NCCL INFO NCCL_PROTO set by environment to %s\n", pid, pid, rank, value)
-				fmt.Fprintf(os.Stderr, "[2026-03-01 10:00:00] gpu-7:%d:%d [%s] graph/tuning.cc:109 NCCL WARN Unrecognized element token \"%s\" when parsing \"%s\"\n", pid, pid, rank, value, value)
+				fmt.Fprintf(log, "gpu-7:%d:%d [%s] NCCL INFO NCCL_PROTO set by environment to %s\n", pid, pid, rank, value)
+				fmt.Fprintf(log, "[2026-03-01 10:00:00] gpu-7:%d:%d [%s] graph/tuning.cc:109 NCCL WARN Unrecognized element token \"%s\" when parsing \"%s\"\n", pid, pid, rank, value, value)
 			case slices.Contains([]string{"NCCL_PROTO", "NCCL_ALGO", "NCCL_P2P_LEVEL"}, name):
-				fmt.Fprintf(os.Stderr, "gpu-7:%d:%d [%s] NCCL INFO %s set by environment to %s\n", pid, pid, rank, name, value)
+				fmt.Fprintf(log, "gpu-7:%d:%d [%s] NCCL INFO %s set by environment to %s\n", pid, pid, rank, name, value)
 			case name == "NCCL_NTHREADS":
-				fmt.Fprintf(os.Stderr, "gpu-7:%d:%d [%s] NCCL INFO %s set by environment to %s.\n", pid, pid, rank, name, value)
+				fmt.Fprintf(log, "gpu-7:%d:%d [%s] NCCL INFO %s set by environment to %s.\n", pid, pid, rank, name, value)
 			}
 		}
 	}
 	hang()
+}
+
+// ncclLog is where NCCL writes.
+func ncclLog() io.Writer {
+	name := os.Getenv("NCCL_DEBUG_FILE")
+	if name == "" {
+		return os.Stderr
+	}
+	f, err := os.Create(strings.NewReplacer("%h", "gpu-7", "%p", strconv.Itoa(os.Getpid())).Replace(name))
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 // listen binds as uvicorn does, once the model has loaded.
