@@ -227,8 +227,8 @@ def alone(arm, prompt, o):
     return reply
 
 
-def measure_speed(arms, prompts, o):
-    """Asks every arm every prompt once a repetition, arms in random order within a prompt."""
+def measure_speed(arms, prompts, o, ask=alone):
+    """Has every arm asked every prompt once a repetition, by ask(arm, prompt, o), arms in random order within a prompt."""
     rng = random.Random(1)
     for arm in arms:
         arm.ask(prompts[0], o)  # the first passes of a process touch its memory
@@ -236,7 +236,7 @@ def measure_speed(arms, prompts, o):
         begin = time.monotonic()
         for i, prompt in enumerate(prompts):
             for arm in rng.sample(arms, len(arms)):
-                arm.replies[rep, i] = reply = alone(arm, prompt, o)
+                arm.replies[rep, i] = reply = ask(arm, prompt, o)
                 if reply.error:
                     arm.server.fail(f"{arm.name}, prompt {prompt['id']}: {reply.error}")
         build.log(f"speed: repetition {rep + 1} of {o.reps}: {time.monotonic() - begin:.0f} s")

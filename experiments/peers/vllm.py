@@ -17,14 +17,13 @@ import argparse
 import dataclasses
 import json
 import pathlib
-import random
 import time
 
 import build
 import vllm_check
 import vllm_setup
 from llamacpp import GGUF, cache_dir, table
-from servers import Reply, Server, deciles, flush, main, numbers
+from servers import Reply, Server, deciles, flush, main, measure_speed, numbers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRAFTER = ROOT / "drafters/smollm2-135m-instruct-eagle3"
@@ -115,20 +114,10 @@ def word(depth):
     return f"chain {depth}" if depth else "plain"
 
 
-def measure(arms, prompts, o):
-    """Asks every arm every prompt once a repetition, arms in random order within a prompt."""
-    rng = random.Random(1)
-    for arm in arms:
-        arm.ask(prompts[0], o)  # the first passes of a process touch its memory
-    for rep in range(o.reps):
-        begin = time.monotonic()
-        for i, prompt in enumerate(prompts):
-            for arm in rng.sample(arms, len(arms)):
-                time.sleep(REST)
-                arm.replies[rep, i] = reply = arm.ask(prompt, o)
-                if reply.error:
-                    arm.server.fail(f"{arm.name}, prompt {prompt['id']}: {reply.error}")
-        build.log(f"speed: repetition {rep + 1} of {o.reps}: {time.monotonic() - begin:.0f} s")
+def rested(arm, prompt, o):
+    """Asks when the last server's processes are at rest."""
+    time.sleep(REST)
+    return arm.ask(prompt, o)
 
 
 def paired(of, a, b):
@@ -192,7 +181,7 @@ def run(o, started):
     held = [p for p in held if p["split"] == "heldout"]
     document, wrong = {"threads": o.threads, "context": CONTEXT, "tokens": o.tokens, "vllm": vllm_setup.VERSION}, 0
     if o.part != "bench":
-        measure(arms, [p for p in held if p["category"] == "chat"][:o.prompts], o)
+        measure_speed(arms, [p for p in held if p["category"] == "chat"][:o.prompts], o, rested)
         report(arms, o)
         document["arms"] = [{"arm": a.name, "command": a.server.command,
                              "replies": [{"repetition": r, "prompt": i, **dataclasses.asdict(x)} for (r, i), x in a.replies.items()]} for a in arms]
