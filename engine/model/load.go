@@ -38,17 +38,7 @@ func Load(dev compute.Device, path string, opt Options) (_ *Model, err error) {
 		// Only Llama files are permuted: llama.cpp rotates halves for Qwen.
 		unpermute: f.Format() == "gguf" && cfg.Arch == Llama,
 	}
-	err = f.Guard(func() error {
-		err := checkTensors(f, &m.cfg, names)
-		if err == nil {
-			err = b.build()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path(), err)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := f.Load(func() error { return checkTensors(f, &m.cfg, names) }, b.build); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -26,6 +26,18 @@ func (f *File) Guard(read func() error) (err error) {
 	return read()
 }
 
+// Load takes steps under Guard, one after the other until one fails. Their errors get the file's path in front.
+func (f *File) Load(steps ...func() error) error {
+	return f.Guard(func() error {
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return fmt.Errorf("%s: %w", f.path, err)
+			}
+		}
+		return nil
+	})
+}
+
 // holds reports whether an address lies in one of the file's mappings.
 func (f *File) holds(addr uintptr) bool {
 	for _, m := range f.maps {

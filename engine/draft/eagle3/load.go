@@ -80,16 +80,7 @@ func Load(dev compute.Device, dir string, target *model.Model, opt Options) (_ *
 
 // from builds the drafter out of a file's tensors.
 func (b *builder) from(f *weights.File) error {
-	return f.Guard(func() error {
-		err := b.index(f.Tensors())
-		if err == nil {
-			err = b.build()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.Path(), err)
-		}
-		return nil
-	})
+	return f.Load(func() error { return b.index(f.Tensors()) }, b.build)
 }
 
 // open opens the weights in dir.
