@@ -71,41 +71,54 @@ func (f *draftFlags) apply(env *Env, cmd *cobra.Command, model string, o *engine
 	if o.DrafterFormat, err = eagle3.ParseFormat(f.format); err != nil {
 		return usage(cmd, "--drafter-format %s: want q8, q4 or stored", ui.Clean(f.format))
 	}
-	drafter, err := f.resolve(env, model)
+	kind, err := f.choose(env, cmd, model, o)
 	if err != nil {
 		return err
 	}
-	o.Spec = engine.Spec{Drafter: engine.DraftModel, PMin: float32(f.pMin), Rule: rule}
-	switch drafter {
-	case string(engine.DraftNone):
+	o.Spec = engine.Spec{Drafter: engine.DraftNone, Rule: engine.RuleA}
+	switch {
+	case kind == engine.DraftNone:
+		return nil
+	case kind == engine.DraftNgram && rule == engine.RuleB:
+		return usage(cmd, "--rule b --drafter ngram: look-up has no probabilities to draw from; use --rule a")
+	case f.steps == 0 && f.simulate != 0:
+		return usage(cmd, "--simulate-accept-length %v --steps 0: there is nothing to accept", f.simulate)
+	case f.steps == 0:
+		return nil
+	}
+	o.Spec = engine.Spec{Drafter: kind, PMin: float32(f.pMin), Rule: rule}
+	return f.shape(cmd, o)
+}
+
+// choose says what drafts, and puts the checkpoint of a model that does into the options.
+func (f *draftFlags) choose(env *Env, cmd *cobra.Command, model string, o *engine.Options) (engine.Drafter, error) {
+	drafter, err := f.resolve(env, model)
+	if err != nil {
+		return "", err
+	}
+	switch kind := engine.Drafter(drafter); kind {
+	case "":
+		return "", usage(cmd, "--drafter is empty: want auto, none, ngram, random or a checkpoint's directory")
+	case engine.DraftNgram:
+		return kind, nil
+	case engine.DraftNone:
 		for _, name := range []string{"steps", "topk", "draft-tokens", "rule", "simulate-accept-length"} {
 			if cmd.Flags().Changed(name) && f.steps > 0 {
-				return usage(cmd, "--%s needs a --drafter: ngram, random or a checkpoint's directory", name)
+				return "", usage(cmd, "--%s needs a --drafter: ngram, random or a checkpoint's directory", name)
 			}
 		}
-		o.Spec = engine.Spec{Drafter: engine.DraftNone, Rule: engine.RuleA}
-		return nil
-	case string(engine.DraftNgram):
-		if rule == engine.RuleB {
-			return usage(cmd, "--rule b --drafter ngram: look-up has no probabilities to draw from; use --rule a")
-		}
-		o.Spec.Drafter = engine.DraftNgram
-	case "":
-		return usage(cmd, "--drafter is empty: want auto, none, ngram, random or a checkpoint's directory")
-	default:
-		if _, err := os.Stat(filepath.Join(drafter, "config.json")); err != nil && drafter != engine.RandomDrafter {
-			return withHint(fmt.Sprintf("--drafter %s: no checkpoint there: %v", drafter, err),
-				"a drafter is auto, none, ngram, random or the directory of an EAGLE-3 checkpoint")
-		}
-		o.Drafter = drafter
+		return kind, nil
 	}
-	if f.steps == 0 {
-		if f.simulate != 0 {
-			return usage(cmd, "--simulate-accept-length %v --steps 0: there is nothing to accept", f.simulate)
-		}
-		o.Spec = engine.Spec{Drafter: engine.DraftNone, Rule: engine.RuleA}
-		return nil
+	if _, err := os.Stat(filepath.Join(drafter, "config.json")); err != nil && drafter != engine.RandomDrafter {
+		return "", withHint(fmt.Sprintf("--drafter %s: no checkpoint there: %v", drafter, err),
+			"a drafter is auto, none, ngram, random or the directory of an EAGLE-3 checkpoint")
 	}
+	o.Drafter = drafter
+	return engine.DraftModel, nil
+}
+
+// shape puts the size of drafts into the options.
+func (f *draftFlags) shape(cmd *cobra.Command, o *engine.Options) error {
 	o.Spec.Shape = draft.Shape{Steps: f.steps, TopK: f.topk, DraftTokens: f.draftTokens}
 	if f.draftTokens == 0 {
 		o.Spec.Shape.DraftTokens = f.steps + 1

@@ -133,18 +133,8 @@ The JSON document is {"model", "text", "prompt_token_ids", "token_ids", "finish_
 }
 
 func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) error {
-	if f.maxTokens < 1 {
-		return usage(cmd, "--max-tokens %d: at least 1 is needed", f.maxTokens)
-	}
-	if f.context < 0 {
-		return usage(cmd, "--context %d: want 1 or more, or 0 for the model's limit", f.context)
-	}
-	if err := f.sampling.Validate(); err != nil {
-		field, problem, _ := strings.Cut(err.Error(), " ")
-		return usage(cmd, "--%s %s", strings.ReplaceAll(field, "_", "-"), problem)
-	}
-	if f.rule == string(engine.RuleB) && f.sampling.Temperature == 0 {
-		return usage(cmd, "--rule b: greedy decoding is the same under both rules; give a --temperature above 0")
+	if err := f.check(cmd); err != nil {
+		return err
 	}
 	text, err := readPrompt(cmd.Context(), env, f, prompt)
 	if err != nil {
@@ -181,16 +171,39 @@ func runGenerate(env *Env, cmd *cobra.Command, f *generateFlags, prompt string) 
 	if wantsJSON(cmd) {
 		return ui.JSON(env.Stdout, doc)
 	}
-	fmt.Fprintf(env.Stderr, "prompt tokens: %d at %.0f tok/s, first token after %.0f ms; output tokens: %d",
-		doc.Usage.PromptTokens, doc.Timing.PrefillTokS, doc.Timing.TTFTMS, doc.Usage.CompletionTokens)
-	if doc.Timing.DecodeTokS > 0 {
-		fmt.Fprintf(env.Stderr, " at %.1f tok/s", doc.Timing.DecodeTokS)
-	}
-	fmt.Fprintf(env.Stderr, " (%s)\n", doc.FinishReason)
+	doc.printSpeed(env.Stderr)
 	if res.Simulated != 0 {
 		fmt.Fprintln(env.Stderr, "note: "+simulationNote(res.Simulated))
 	}
 	return nil
+}
+
+// check refuses values that can be told to be wrong without a model.
+func (f *generateFlags) check(cmd *cobra.Command) error {
+	if f.maxTokens < 1 {
+		return usage(cmd, "--max-tokens %d: at least 1 is needed", f.maxTokens)
+	}
+	if f.context < 0 {
+		return usage(cmd, "--context %d: want 1 or more, or 0 for the model's limit", f.context)
+	}
+	if err := f.sampling.Validate(); err != nil {
+		field, problem, _ := strings.Cut(err.Error(), " ")
+		return usage(cmd, "--%s %s", strings.ReplaceAll(field, "_", "-"), problem)
+	}
+	if f.rule == string(engine.RuleB) && f.sampling.Temperature == 0 {
+		return usage(cmd, "--rule b: greedy decoding is the same under both rules; give a --temperature above 0")
+	}
+	return nil
+}
+
+// printSpeed writes the line of figures for people.
+func (g *generation) printSpeed(w io.Writer) {
+	fmt.Fprintf(w, "prompt tokens: %d at %.0f tok/s, first token after %.0f ms; output tokens: %d",
+		g.Usage.PromptTokens, g.Timing.PrefillTokS, g.Timing.TTFTMS, g.Usage.CompletionTokens)
+	if g.Timing.DecodeTokS > 0 {
+		fmt.Fprintf(w, " at %.1f tok/s", g.Timing.DecodeTokS)
+	}
+	fmt.Fprintf(w, " (%s)\n", g.FinishReason)
 }
 
 // readPrompt returns the prompt's text, from standard input if it is "-".
