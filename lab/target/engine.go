@@ -139,7 +139,7 @@ func (e *engine) Command(boot trial.Knobs) (string, error) {
 	if len(boot.DrafterConfig) > 0 {
 		c.Drafter = describeCopy(c.Drafter, boot.DrafterConfig)
 	}
-	words := environmentWords(hideValues(e.variables(boot)))
+	words := runner.Assignments(hideValues(e.variables(boot)))
 	words = append(words, runner.QuoteAll(append(slices.Clone(c.Command), e.arguments(&c, boot, c.Port)...)))
 	line := strings.Join(words, " ")
 	if host := e.host.Name(); host != "" {
@@ -155,14 +155,6 @@ func (e *engine) variables(boot trial.Knobs) map[string]string {
 		maps.Copy(all, some)
 	}
 	return all
-}
-
-// environmentWords are assignments as a shell takes them, sorted by name.
-func environmentWords(env map[string]string) (words []string) {
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		words = append(words, name+"="+runner.Quote(env[name]))
-	}
-	return words
 }
 
 // merged are the flags of all arms with those of one over them.
