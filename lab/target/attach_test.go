@@ -122,11 +122,10 @@ func TestAttachDraftlab(t *testing.T) {
 func TestAttachToWhatDoesNotGenerate(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	_, err := attach(t, Config{URL: server.URL, Ready: 200 * time.Millisecond}).Boot(context.Background(), BootOptions{Name: "a", Dir: t.TempDir()})
-	var failed *BootError
-	if !errors.As(err, &failed) || failed.Cause != TooLate || !strings.Contains(err.Error(), "a generated token") {
-		t.Errorf("%v", err)
-	}
+	longer(t, 200*time.Millisecond, func(limit time.Duration) error {
+		_, err := attach(t, Config{URL: server.URL, Ready: limit}).Boot(context.Background(), BootOptions{Name: "a", Dir: t.TempDir()})
+		return isFault(err, TooLate, "a generated token")
+	})
 }
 
 func TestAttachRefuses(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 func llama(t *testing.T, change func(*Config)) Engine {
 	t.Helper()
-	c := Config{Kind: "llamacpp", Command: targettest.Llama(t), Model: "m.gguf", Drafter: "d.gguf", Flags: map[string]string{"np": "1", "t": "2"}, Ready: time.Minute}
+	c := Config{Kind: "llamacpp", Command: targettest.Llama(t), Model: "m.gguf", Drafter: "d.gguf", Flags: map[string]string{"np": "1", "t": "2"}, Ready: ample}
 	if change != nil {
 		change(&c)
 	}

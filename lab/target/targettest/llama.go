@@ -30,7 +30,7 @@ func Llama(t testing.TB) []string {
 		t.Fatal(err)
 	}
 	server := filepath.Join(t.TempDir(), "llama-server")
-	if err := os.WriteFile(server, []byte(fmt.Sprintf("#!/bin/sh\nexport %s=1\nexec '%s' \"$@\"\n", llamaVariable, self)), 0o755); err != nil {
+	if err := writeProgram(server, []byte(fmt.Sprintf("#!/bin/sh\nexport %s=1\nexec '%s' \"$@\"\n", llamaVariable, self))); err != nil {
 		t.Fatal(err)
 	}
 	return []string{server}

@@ -207,6 +207,16 @@ func (s *standIn) rest(part float64) {
 	time.Sleep(time.Duration(part * float64(s.Load) / s.Speed))
 }
 
+// await waits for the file that the script names.
+func (s *standIn) await() {
+	for s.Await != "" {
+		if _, err := os.Stat(s.Await); err == nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // missingDrafter is what the hub's library makes of a path that is not there.
 const missingDrafter = `Traceback (most recent call last):
   File "/usr/lib/python3/site-packages/sglang/srt/utils/hf_transformers_utils.py", line 131, in get_config
@@ -240,6 +250,7 @@ func (s *standIn) load() (status int, ended bool) {
 			}
 		}
 	}
+	s.await()
 	fmt.Fprintln(os.Stderr)
 	s.say(0, "Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=79.00 GB, mem usage=15.00 GB.")
 	s.say(0, "KV Cache is allocated. #tokens: 445000, K size: 20.00 GB, V size: 20.00 GB")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -51,6 +52,8 @@ type Script struct {
 	Fault   Fault
 	// Once is a file: the fault shows only in the server that makes it, the first one.
 	Once string
+	// Await is a file without which loading does not end; "" is none.
+	Await string
 	// What decoding takes; how likely the first draft is accepted; and by which factor each one behind an accepted one is less likely so, 0 is 1.
 	Plain, Verify, Row, Draft time.Duration
 	Accept, Fade              float64
@@ -85,10 +88,18 @@ func (s Script) Command(t testing.TB) []string {
 	}
 	python := filepath.Join(t.TempDir(), "python3")
 	program := fmt.Sprintf("#!/bin/sh\nexport %s='%s'\nexec '%s' \"$@\"\n", variable, text, self)
-	if err := os.WriteFile(python, []byte(program), 0o755); err != nil {
+	if err := writeProgram(python, []byte(program)); err != nil {
 		t.Fatal(err)
 	}
 	return []string{python, "-m", "sglang.launch_server"}
+}
+
+// writeProgram writes a program. Nobody may be forking meanwhile: the child would hold the file open for writing until it runs a program of its
+// own, and the system runs none that is open for writing.
+func writeProgram(path string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, 0o755)
 }
 
 // Main plays the server and does not return if the process is one. TestMain calls it first.
