@@ -68,7 +68,7 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, prompt string, n int
 func (b *backend) config(plan load.Plan) *Config {
 	return &Config{
 		Server: &probe.Server{Base: b.URL, HTTP: b.Client(), Kind: probe.SGLang, Model: "m", Version: "7"}, API: client.Completion,
-		Prompts: prompts.Set{{ID: "x", Category: "chat", Text: "one"}, {ID: "y", Text: "two"}}, Plan: plan, MaxTokens: 8, Stall: time.Second,
+		Prompts: prompts.Set{{ID: "x", Category: "chat", Text: "one"}, {ID: "y", Text: "two"}}, Plan: plan, MaxTokens: 8, Stall: time.Minute,
 	}
 }
 
@@ -204,19 +204,25 @@ func TestHostileServersAreSurvived(t *testing.T) {
 		}
 	})
 	defer close(release)
-	cfg := b.config(load.Plan{Rate: 500, Requests: 70, Seed: 1})
-	cfg.Stall = 1500 * time.Millisecond
-	s, err := Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range []client.Failure{client.Limited, client.ServerFault, client.Stalled, client.Cut, client.Broken} {
-		if s.Failures[f] != 10 {
-			t.Errorf("%s: %d", f, s.Failures[f])
+	for stall := 500 * time.Millisecond; ; stall *= 4 {
+		cfg := b.config(load.Plan{Rate: 500, Requests: 70, Seed: 1})
+		cfg.Stall = stall
+		s, err := Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if s.Completed != 20 || s.Failed != 50 || s.Output != 60 || len(s.Warnings) < 5 || !strings.Contains(s.Warnings[0], "10 requests failed: ") {
-		t.Errorf("%d complete, %d failed, warnings %q", s.Completed, s.Failed, s.Warnings)
+		if s.Failures[client.Stalled] > 10 && stall < 10*time.Second {
+			continue // a busy machine is silent for so long as well
+		}
+		for _, f := range []client.Failure{client.Limited, client.ServerFault, client.Stalled, client.Cut, client.Broken} {
+			if s.Failures[f] != 10 {
+				t.Errorf("%s: %d", f, s.Failures[f])
+			}
+		}
+		if s.Completed != 20 || s.Failed != 50 || s.Output != 60 || len(s.Warnings) < 5 || !strings.Contains(s.Warnings[0], "10 requests failed: ") {
+			t.Errorf("%d complete, %d failed, warnings %q", s.Completed, s.Failed, s.Warnings)
+		}
+		return
 	}
 }
 
@@ -270,8 +276,16 @@ func TestWarmUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := s.Warmup; !w.Settled || w.Requests < 3*leastWindow || w.Elapsed < 160*time.Millisecond {
+	if w := s.Warmup; w.Requests < 3*leastWindow || w.Elapsed < 160*time.Millisecond {
 		t.Errorf("%+v", w)
+	}
+	for try := 0; !s.Warmup.Settled; try++ { // a busy machine may have no two windows alike
+		if try == 20 {
+			t.Fatalf("%+v", s.Warmup)
+		}
+		if s, err = Run(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cfg.Warmups = 3
 	if s, err = Run(t.Context(), cfg); err != nil || s.Warmup.Requests != 3 || s.Warmup.Settled {
@@ -324,14 +338,17 @@ func TestProgress(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		_, _ = io.WriteString(w, well)
 	})
-	cfg := b.config(load.Plan{Concurrency: 1, Duration: 1200 * time.Millisecond})
+	cfg := b.config(load.Plan{Concurrency: 1, Requests: 400})
 	var states []State
 	cfg.Progress = func(s State) { states = append(states, s) }
 	s, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(states) != 1 || states[0].Ended < 1 || states[0].Ended > s.Completed || states[0].Output != 3*states[0].Ended {
+	if len(states) == 0 {
+		t.Fatal("nothing was said in two seconds")
+	}
+	if last := states[len(states)-1]; last.Ended < 1 || last.Ended > s.Completed || last.Output != 3*last.Ended {
 		t.Errorf("%+v of %d", states, s.Completed)
 	}
 }

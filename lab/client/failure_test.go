@@ -65,13 +65,17 @@ func hostile(t *testing.T) *httptest.Server {
 
 func TestHostileServersAreNamed(t *testing.T) {
 	s := hostile(t)
-	h := NewHTTP(4, 800*time.Millisecond)
+	h, hasty := NewHTTP(4, time.Minute), NewHTTP(4, 200*time.Millisecond)
 	defer h.CloseIdleConnections()
-	c := &Client{Base: s.URL, HTTP: h}
+	defer hasty.CloseIdleConnections()
 	for how, want := range map[string]Failure{
 		"429": Limited, "400": Refused, "500": ServerFault, "stall at once": Stalled, "stall": Stalled, "cut": Cut, "reset": Cut, "no end": Cut, "half": Cut,
 		"not JSON": Broken, "other types": Broken, "error": ServerFault, "well": "",
 	} {
+		c := &Client{Base: s.URL, HTTP: h}
+		if want == Stalled {
+			c.HTTP = hasty
+		}
 		got := c.Do(t.Context(), time.Now(), &Request{API: Completion, Prompt: how, MaxTokens: 1})
 		if got.Failure != want || (got.Error == "") != (want == "") {
 			t.Errorf("%s: %q (%s), want %q", how, got.Failure, got.Error, want)
@@ -79,6 +83,7 @@ func TestHostileServersAreNamed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	c := &Client{Base: s.URL, HTTP: h}
 	if got := c.Do(ctx, time.Now(), &Request{API: Completion, Prompt: "well"}); got.Failure != Cancelled {
 		t.Errorf("cancelled: %q (%s)", got.Failure, got.Error)
 	}
@@ -90,20 +95,25 @@ func TestHostileServersAreNamed(t *testing.T) {
 
 // TestASlowServerDoesNotStall: the limit is for silence, not for the whole answer.
 func TestASlowServerDoesNotStall(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for range 8 {
-			_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n")
-			w.(http.Flusher).Flush()
-			time.Sleep(300 * time.Millisecond)
+	for limit := 500 * time.Millisecond; ; limit *= 4 {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for range 8 { // in all a quarter more than the longest silence
+				_, _ = io.WriteString(w, "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1]}]}\n\n")
+				w.(http.Flusher).Flush()
+				time.Sleep(limit / 5)
+			}
+			_, _ = io.WriteString(w, "data: [DONE]\n\n")
+		}))
+		h := NewHTTP(1, limit)
+		got := (&Client{Base: s.URL, HTTP: h}).Do(t.Context(), time.Now(), &Request{API: Completion})
+		h.CloseIdleConnections()
+		s.Close()
+		if got.Failure == "" && got.OutputTokens == 8 {
+			return
 		}
-		_, _ = io.WriteString(w, "data: [DONE]\n\n")
-	}))
-	defer s.Close()
-	h := NewHTTP(1, 1500*time.Millisecond)
-	defer h.CloseIdleConnections()
-	got := (&Client{Base: s.URL, HTTP: h}).Do(t.Context(), time.Now(), &Request{API: Completion})
-	if got.Failure != "" || got.OutputTokens != 8 {
-		t.Errorf("%q (%s), %d tokens", got.Failure, got.Error, got.OutputTokens)
+		if limit > 10*time.Second { // the server's machine itself may be silent for less
+			t.Fatalf("%q (%s), %d tokens", got.Failure, got.Error, got.OutputTokens)
+		}
 	}
 }
 
@@ -159,7 +169,7 @@ func TestAClosedConnectionIsNoFailure(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	h := NewHTTP(1, time.Second)
+	h := NewHTTP(1, time.Minute)
 	defer h.CloseIdleConnections()
 	c := &Client{Base: "http://" + l.Addr().String(), HTTP: h}
 	resent := 0

@@ -47,7 +47,7 @@ func mock(t *testing.T) (*Mock, func() []Answer) {
 
 func TestTheMockKeepsItsTimes(t *testing.T) {
 	m, told := mock(t)
-	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(1, time.Second)}
+	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(1, time.Minute)}
 	defer c.HTTP.CloseIdleConnections()
 	for i, api := range []client.API{client.Completion, client.Chat} {
 		s := c.Do(t.Context(), time.Time{}, &client.Request{API: api, Prompt: "p" + string(api)})
@@ -124,7 +124,7 @@ func TestTheMockLeavesAClientThatIsGone(t *testing.T) {
 	fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	_ = conn.Close()
-	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(1, time.Second)}
+	c := &client.Client{Base: m.URL, HTTP: client.NewHTTP(1, time.Minute)}
 	defer c.HTTP.CloseIdleConnections()
 	if s := c.Do(t.Context(), time.Time{}, &client.Request{API: client.Completion, Prompt: "p"}); s.Error != "" {
 		t.Error(s.Error)
