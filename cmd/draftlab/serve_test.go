@@ -2,24 +2,24 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"draftlab/lab/target/targettest"
 )
 
-// freePort sets $PORT to a port that was free a moment ago.
+// freePort sets $PORT to a port that is free and that no other script gets.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: freeport")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := targettest.FreePort()
 	ts.Check(err)
-	ts.Setenv("PORT", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	ts.Check(l.Close())
+	ts.Setenv("PORT", strconv.Itoa(port))
 }
 
 // ask sends a request to the server at $PORT and writes status and body of its answer to standard output, once the server

@@ -36,7 +36,7 @@ const sglangCampaign = `target:
 model: acme/large
 drafter: %q
 workload: {count: 10, confirm: 12, max_tokens: 48}
-budget: {time: 10m, boots: 30}
+budget: {time: 1h, boots: 30}
 boots: 2
 factors:
   steps: [0, 2, 5]

@@ -19,7 +19,7 @@ const sshCampaign = `host: %s
 target: {kind: draftlab, command: [%q, serve], flags: {threads: 1}}
 model: %q
 workload: {count: 6, confirm: 6, max_tokens: 64}
-budget: {time: 10m, boots: 8}
+budget: {time: 1h, boots: 8}
 boots: 1
 factors: {steps: [2], env.GOGC: [null, 60]}
 `
