@@ -28,6 +28,31 @@ func hosts(t *testing.T) map[string]Host {
 	return map[string]Host{"local": Local{}, "ssh": SSH{sshtest.Start(t)}}
 }
 
+// TestListener: the process that listens on a port is found, and its environment read.
+func TestListener(t *testing.T) {
+	ctx := context.Background()
+	for name, h := range hosts(t) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		p, err := h.Listener(ctx, port)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if p.PID != os.Getpid() || !slices.Equal(p.Args, os.Args) || !slices.Contains(p.Env, "HOME="+os.Getenv("HOME")) {
+			t.Errorf("%s: %+v %v", name, p.Args, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := h.Listener(ctx, port); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+			t.Errorf("%s: %+v %v", name, p, err)
+		}
+	}
+}
+
 func TestPorts(t *testing.T) {
 	ctx := context.Background()
 	for name, h := range hosts(t) {
@@ -188,10 +213,17 @@ func TestOverlay(t *testing.T) {
 }
 
 func TestParsers(t *testing.T) {
-	const tcp = "  sl  local_address rem_address   st\n   0: 0100007F:7530 00000000:0000 0A 00000000\n   1: 0100007F:1F90 0100007F:D431 01 0\n" +
+	const tcp = "  sl  local_address rem_address   st\n   0: 0100007F:7530 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000000000000000\n   1: 0100007F:1F90 0100007F:D431 01 0\n" +
 		"  0: 00000000000000000000000000000000:0016 00000000000000000000000000000000:0000 0A\n"
-	if got := parseListening(tcp); !reflect.DeepEqual(got, map[int]bool{30000: true, 22: true}) {
+	if got := parseSockets(tcp); !reflect.DeepEqual(got, map[int][]string{30000: {"4711"}, 22: {""}}) {
 		t.Errorf("%v", got)
+	}
+	const open = "/proc/12/fd:\ntotal 0\nlrwx------ 1 u u 64 Nov 30 10:00 3 -> socket:[4711]\n\n/proc/9/fd:\nl 3 -> socket:[4711]\nl 4 -> /tmp/socket:[5]\n\n" +
+		"/proc/77/fd:\nl 1 -> socket:[47]\n"
+	for inode, want := range map[string]int{"4711": 9, "47": 77, "5": 0, "471": 0} {
+		if got := parseOwner(open, []string{"1", inode}); got != want {
+			t.Errorf("%s: %d, want %d", inode, got, want)
+		}
 	}
 	if p, ok := parseStat([]byte("12 (a ) b (c) S 7 12 12 0")); !ok || p.PID != 12 || p.Parent != 7 {
 		t.Errorf("%+v %v", p, ok)
@@ -221,10 +253,13 @@ func FuzzParsers(f *testing.F) {
 				t.Errorf("%+v", p)
 			}
 		}
-		for port := range parseListening(string(text)) {
+		for port := range parseSockets(string(text)) {
 			if port < 0 || port > 65535 {
 				t.Error(port)
 			}
+		}
+		if parseOwner(string(text), []string{"1"}) < 0 {
+			t.Error("a number below 0")
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,34 +84,18 @@ func (h SSH) sh(ctx context.Context, stdin []byte, script string, args ...string
 }
 
 // listening returns the ports of the host on which somebody listens.
-func (h SSH) listening(ctx context.Context) (map[int]bool, error) {
-	text, err := h.sh(ctx, nil, "cat /proc/net/tcp; cat /proc/net/tcp6 2>/dev/null || :")
+func (h SSH) listening(ctx context.Context) (map[int][]string, error) {
+	text, err := h.sh(ctx, nil, `cat "$1"; cat "$2" 2>/dev/null || :`, sockets...)
 	if err != nil {
 		return nil, err
 	}
-	return parseListening(string(text)), nil
-}
-
-// parseListening reads /proc/net/tcp: a state of 0A listens, and the port stands in hexadecimal behind the local address.
-func parseListening(text string) map[int]bool {
-	ports := map[int]bool{}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 4 || f[3] != "0A" {
-			continue
-		}
-		_, hexPort, _ := strings.Cut(f[1], ":")
-		if port, err := strconv.ParseUint(hexPort, 16, 16); err == nil {
-			ports[int(port)] = true
-		}
-	}
-	return ports
+	return parseSockets(string(text)), nil
 }
 
 // PortInUse looks whether somebody listens, on any of the host's addresses.
 func (h SSH) PortInUse(ctx context.Context, port int) (bool, error) {
 	ports, err := h.listening(ctx)
-	return ports[port], err
+	return ports[port] != nil, err
 }
 
 // The ports that FreePort chooses from: below those that Linux gives to clients (32768 and up), above those that services have.
@@ -130,7 +113,7 @@ func (h SSH) FreePort(ctx context.Context) (int, error) {
 	for range 100 {
 		b := make([]byte, 2)
 		_, _ = rand.Read(b) // never fails
-		if port := firstPort + (int(b[0])<<8|int(b[1]))%(lastPort-firstPort); !taken[port] {
+		if port := firstPort + (int(b[0])<<8|int(b[1]))%(lastPort-firstPort); taken[port] == nil {
 			return port, nil
 		}
 	}

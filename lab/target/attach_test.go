@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"draftlab/lab/client"
+	"draftlab/lab/runner"
 	"draftlab/lab/runner/sshtest"
 	"draftlab/lab/target/targettest"
 	"draftlab/lab/trial"
@@ -38,7 +39,9 @@ func codes(found []Finding) (out []string) {
 
 // TestAttach: a server that runs is measured as it is, here and over a connection, and lives on.
 func TestAttach(t *testing.T) {
-	running, err := boot(t, sglang(t, quick(targettest.New, ""), nil), knobs("eagle3", 3, 1, 4))
+	own := knobs("eagle3", 3, 1, 4)
+	own.Env = map[string]string{"NCCL_PROTO": "LL", "HF_TOKEN": "hf_abc", "OTHER": "x"}
+	running, err := boot(t, sglang(t, quick(targettest.New, ""), nil), own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +74,15 @@ func TestAttach(t *testing.T) {
 		if info, err := s.Info(ctx); err != nil || info["version"] != targettest.New || s.Differences(info) != nil {
 			t.Errorf("%q: %v %v %+v", host, info["version"], err, s.Differences(info))
 		}
-		if checks, err := s.Environment(ctx); checks != nil || err != nil {
-			t.Errorf("%q: %+v %v", host, checks, err)
+		checks, err := s.Environment(ctx)
+		got := map[string]string{}
+		for _, c := range checks {
+			if got[c.Name] = c.Got; c.State != found || c.Want != "" || c.Process == "" {
+				t.Errorf("%q: %+v", host, c)
+			}
+		}
+		if _, other := got["OTHER"]; err != nil || other || got["NCCL_PROTO"] != "LL" || got["HF_TOKEN"] != "…" || got[deviceTimer] != "1" {
+			t.Errorf("%q: %v %v", host, got, err)
 		}
 		s.Stop(time.Second)
 		if err := running.Failure(); err != nil {
@@ -92,6 +102,19 @@ func TestAttach(t *testing.T) {
 	}
 	if found := e.Check([]trial.Arm{{Name: "a"}}); len(found) != 1 || found[0].Code != "unreachable" || !found[0].Fatal {
 		t.Errorf("%+v", found)
+	}
+}
+
+// TestEnvironmentNotRead: why is said.
+func TestEnvironmentNotRead(t *testing.T) {
+	for address, want := range map[string]string{"http://box:30000": "box is on another machine", "http://127.0.0.1:1": "nobody listens on port 1", "http://[::1]:1": "nobody listens"} {
+		s := &Server{config: Config{URL: address}, host: runner.Local{}}
+		if checks, err := s.Environment(context.Background()); checks != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v %v", address, checks, err)
+		}
+	}
+	if port, err := loopbackPort("https://localhost/v1"); port != 443 || err != nil {
+		t.Errorf("%d %v", port, err)
 	}
 }
 

@@ -24,10 +24,13 @@ const (
 )
 
 // Environment reads back what became of the variables that the campaign has set, in each process of the server: from the system, and
-// from what NCCL has written to the log, or to files of its own (NCCL_DEBUG=INFO). It returns nothing of a server that was there before.
-// With an error for files that cannot be read comes what is known without them.
+// from what NCCL has written to the log, or to files of its own (NCCL_DEBUG=INFO). Of a server that was there before it returns what
+// was found, or an error that says why that is not known. With an error for files that cannot be read comes what is known without them.
 func (s *Server) Environment(ctx context.Context) ([]trial.EnvCheck, error) {
-	if s.watch == nil || len(s.environ) == 0 {
+	if s.watch == nil {
+		return s.foundEnvironment(ctx)
+	}
+	if len(s.environ) == 0 {
 		return nil, nil
 	}
 	family, err := s.proc.Family(ctx)

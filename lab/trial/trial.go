@@ -64,7 +64,7 @@ type EnvCheck struct {
 	Want    string `json:"want"`
 	Process string `json:"process"` // such as "server" or "rank 3"
 	Got     string `json:"got"`
-	State   string `json:"state"`          // applied, ignored, missing (not in the process) or unknown
+	State   string `json:"state"`          // applied, ignored, missing (not in the process), unknown, or found (in a server that was there before)
 	Line    string `json:"line,omitempty"` // of the log, that says so
 }
 
