@@ -43,7 +43,7 @@ func doctorCampaign(env *Env, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	t, err := prepare(env, c)
+	t, err := prepare(cmd.Context(), env, c)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -22,17 +23,18 @@ func exportFiles(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: exportfiles MODEL.gguf DRAFTER_DIR")
 	}
-	var b bytes.Buffer
-	ts.Check(weights.WriteGGUF(&b, exportKeys(), exportTensors()))
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b.Bytes(), 0o644))
-	b.Reset()
-	ts.Check(weights.WriteSafetensors(&b, nil, exportDrafter()))
-	ts.Check(os.MkdirAll(ts.MkAbs(args[1]), 0o755))
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]+"/model.safetensors"), b.Bytes(), 0o644))
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]+"/config.json"), fmt.Appendf(nil, `{"architectures": ["LlamaForCausalLMEagle3"],
+	ts.Check(writeExportFiles(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+}
+
+func writeExportFiles(model, drafter string) error {
+	var target, draft bytes.Buffer
+	config := fmt.Appendf(nil, `{"architectures": ["LlamaForCausalLMEagle3"],
 "model_type": "llama", "hidden_size": %d, "intermediate_size": %[1]d, "num_hidden_layers": 1, "num_attention_heads": %d,
 "num_key_value_heads": %d, "head_dim": %d, "vocab_size": %d, "draft_vocab_size": 2, "rms_norm_eps": 1e-5}`,
-		exportHidden, exportHeads, exportKV, exportDim, exportVocab), 0o644))
+		exportHidden, exportHeads, exportKV, exportDim, exportVocab)
+	return firstError(weights.WriteGGUF(&target, exportKeys(), exportTensors()), weights.WriteSafetensors(&draft, nil, exportDrafter()), os.MkdirAll(drafter, 0o755),
+		os.WriteFile(model, target.Bytes(), 0o644), os.WriteFile(filepath.Join(drafter, "model.safetensors"), draft.Bytes(), 0o644),
+		os.WriteFile(filepath.Join(drafter, "config.json"), config, 0o644))
 }
 
 // zeroTensor returns a tensor of zeros.

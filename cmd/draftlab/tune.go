@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -18,8 +19,9 @@ import (
 // tuneFlags are the command line of tune.
 type tuneFlags struct {
 	modelFlags
-	drafter, out, resume string
-	quick, dryRun        bool
+	drafter, target string
+	out, resume     string
+	quick, dryRun   bool
 }
 
 func newTune(env *Env) *cobra.Command {
@@ -37,7 +39,9 @@ EAGLE-3 checkpoint, "random" (seeded random weights: for cost alone), or "none",
 
 FILE is a campaign in YAML: any server that draftlab can start (its own, SGLang's, llama.cpp's) or one that runs, here
 or over ssh, with any flag, environment variable or key of the drafter's config.json as a factor. docs/campaign.md
-lists the keys, the method, and the keys of the result.
+lists the keys, the method, and the keys of the result. --target measures the same campaign on servers of another
+kind, with the program that those are usually started with; for llama.cpp's on this machine model and drafter are named
+as for draftlab's own, and the drafter becomes a GGUF file in the cache.
 
 On each prompt every arm is paired with a plain request of its own right before or after it, in random order, behind an
 empty prefix cache; where an arm needs a server of its own, servers are started several times, and starts count as
@@ -51,11 +55,12 @@ the request that was running. The JSON document is result.json: {"verdict", "bas
 "phases", "acceptance", "cost_model", "verdicts", …}. "verdict" is "faster"; "not-confirmed" if that was so the first
 time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", on too noisy a machine. "best" and
 "speedup" are null but for "faster". With --dry-run it is the plan, and the status 1 if that is impossible;
-"fetch" is the model that would be fetched first.` + exitHelp,
+"fetch" is the model that would be fetched first, "convert" the drafter that would be written for llama.cpp.` + exitHelp,
 		Example: `  draftlab tune
   draftlab tune --quick          # within two minutes
   draftlab tune --out tuned --json
   draftlab tune campaign.yaml --dry-run
+  draftlab tune campaign.yaml --target llamacpp --out on-llamacpp
   draftlab tune --model ./model.gguf --drafter ./drafter`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runTune(env, cmd, &f, args) },
@@ -63,6 +68,7 @@ time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", o
 	f.register(env, cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.drafter, "drafter", "auto", "measure this `DRAFTER`")
+	fl.StringVar(&f.target, "target", "", "measure servers of this `KIND` instead of the one that FILE names")
 	fl.StringVar(&f.out, "out", "", "keep everything in `DIR`, which is new")
 	fl.StringVar(&f.resume, "resume", "", "go on with the campaign in `DIR`")
 	fl.BoolVar(&f.quick, "quick", false, "take at most 120 s: fewer prompts, shorter outputs, wider intervals")
@@ -72,7 +78,7 @@ time only; "none-faster" if no arm can be so by more than 5 %; or "undecided", o
 
 func runTune(env *Env, cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if f.resume != "" {
-		if len(args) > 0 || changed(cmd, "model", "threads", "drafter", "quick", "out", "dry-run") != "" {
+		if len(args) > 0 || changed(cmd, "model", "threads", "drafter", "target", "quick", "out", "dry-run") != "" {
 			return usage(cmd, "--resume goes on as the campaign was begun: it takes no file and no other flags")
 		}
 		return resumeTune(env, cmd, f.resume)
@@ -107,7 +113,15 @@ func (f *tuneFlags) campaign(env *Env, cmd *cobra.Command, args []string) (*file
 		if err != nil {
 			return nil, withHint(err.Error(), "draftlab tune without a file measures the default model")
 		}
+		if f.target != "" {
+			if source, err = f.retarget(cmd, args[0], source); err != nil {
+				return nil, err
+			}
+		}
 		return file.Parse(args[0], source)
+	}
+	if f.target != "" {
+		return nil, usage(cmd, "--target is for a campaign file: without one draftlab's own server is measured")
 	}
 	if strings.HasPrefix(f.model, model.RandomPrefix) {
 		return nil, usage(cmd, "--model %s: random weights write no text, and accept no drafts: measure their passes with draftlab microbench", f.model)
@@ -120,6 +134,14 @@ func (f *tuneFlags) campaign(env *Env, cmd *cobra.Command, args []string) (*file
 		return nil, err
 	}
 	return file.Parse("the default campaign", []byte(text))
+}
+
+// retarget has the file's campaign carried out on another kind of server.
+func (f *tuneFlags) retarget(cmd *cobra.Command, name string, source []byte) ([]byte, error) {
+	if f.target == "attach" || !slices.Contains(file.Kinds(), f.target) {
+		return nil, usage(cmd, "--target %s: want a server that can be started: draftlab, sglang or llamacpp", f.target)
+	}
+	return file.Retarget(name, source, f.target)
 }
 
 // pace is how much is measured, and how long that may take.

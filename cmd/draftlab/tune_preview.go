@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -18,19 +19,25 @@ import (
 // preview is the JSON document of tune --dry-run.
 type preview struct {
 	*campaign.Preview
-	Fetch *hub.Fetch `json:"fetch"` // the model that the campaign would fetch first; null if it is here
+	Fetch   *hub.Fetch `json:"fetch"`   // the model that the campaign would fetch first; null if it is here
+	Convert string     `json:"convert"` // the drafter that it would first write as a GGUF file for llama.cpp; "" if there is none to write
 }
 
 // previewTune prints what a campaign would do.
 func previewTune(env *Env, cmd *cobra.Command, c *file.Campaign) error {
-	t, err := prepare(env, c)
+	t, err := prepare(cmd.Context(), env, c)
 	if err != nil {
 		return err
 	}
 	p := preview{}
-	if t.own() {
+	if t.named() {
 		if p.Fetch, err = env.hub().Absent(c.Model); err != nil {
 			return err
+		}
+	}
+	if t.convert != nil {
+		if _, err := os.Stat(t.convert.path); err != nil {
+			p.Convert = t.convert.from
 		}
 	}
 	if p.Preview, err = campaign.NewPreview(c, 0, t.engine); err != nil {
@@ -55,6 +62,9 @@ func printPreview(env *Env, p preview) error {
 			size = ui.Bytes(f.Bytes)
 		}
 		fmt.Fprintf(&b, "would first fetch the model %s, %s, from %s\n", ui.Clean(f.Model), size, ui.Clean(f.From))
+	}
+	if p.Convert != "" {
+		fmt.Fprintf(&b, "would first write the drafter %s as a GGUF file\n", ui.Clean(p.Convert))
 	}
 	for _, s := range p.Boots {
 		fmt.Fprintf(&b, "%s\n    %s\n", ui.Clean(s.Name), ui.Clean(s.Command))

@@ -186,10 +186,13 @@ func undecided(open *campaign.ArmResult) string {
 	if open == nil {
 		return "Undecided: no arm was measured, as far as it takes to compare it with plain decoding. The warnings say why."
 	}
-	if s := open.Speedup; s != nil && s.BestPlain != nil && s.BestPlain.High != nil {
-		text += fmt.Sprintf(", but %s may be (95 %% interval %s)", ui.Clean(open.Name), between(s.BestPlain))
-	} else {
+	switch s := open.Speedup; {
+	case s == nil || s.BestPlain == nil || s.BestPlain.High == nil:
 		text += ", but there are too few pairs for an interval"
+	case *s.BestPlain.Low > 1:
+		text += fmt.Sprintf(".\n%s would be by itself (95 %% interval %s), but of several arms one looks faster by luck more often, and %d pairs do not exclude that", ui.Clean(open.Name), between(s.BestPlain), s.BestPlain.Pairs)
+	default:
+		text += fmt.Sprintf(", but %s may be (95 %% interval %s)", ui.Clean(open.Name), between(s.BestPlain))
 	}
 	return text + ".\nMeasure again on a quieter machine, or for longer."
 }

@@ -47,23 +47,35 @@ type tuning struct {
 	engine campaign.Engine
 	// bandwidth reads this machine's memory; nil where the server's speed does not hang on it.
 	bandwidth func() float64
+	convert   *ggufDrafter // nil if the drafter is loaded as it is
 	about     tunedEnvironment
 }
 
-// ready prepares a campaign that is to be carried out: it fetches a model that is known by name, with progress, before a server would.
+// ready prepares a campaign that is to be carried out: it fetches a model that is known by name, with progress, before a server would,
+// and makes of a drafter what the server loads.
 func ready(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
-	t, err := prepare(env, c)
-	if err == nil && t.own() {
-		_, err = env.hub().Resolve(ctx, c.Model, env.progress())
+	t, err := prepare(ctx, env, c)
+	if err != nil || !t.named() {
+		return t, err
+	}
+	path, err := env.hub().Resolve(ctx, c.Model, env.progress())
+	if err != nil || !t.llama() {
+		return t, err
+	}
+	if t, err = prepare(ctx, env, c); err == nil && t.convert != nil { // anew, as the file has a path now
+		err = t.convert.make(ctx, env, path)
 	}
 	return t, err
 }
+
+// named reports that the model is a name or a file of this machine.
+func (t *tuning) named() bool { return t.own() || t.llama() }
 
 // own reports that the servers are this program's, on this machine.
 func (t *tuning) own() bool { return t.file.Target.Kind == "draftlab" && t.file.Host == "" }
 
 // prepare makes the engine of a campaign. It starts nothing and fetches nothing.
-func prepare(env *Env, c *file.Campaign) (*tuning, error) {
+func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
 	t := &tuning{env: env, file: c, about: tunedEnvironment{Build: buildVersion(), Processors: runtime.NumCPU(), Target: c.Target.Kind, Host: c.Host, Model: c.Model, Drafter: c.Drafter}}
 	flags, vars := campaign.Base(c)
 	config := target.Config{Kind: c.Target.Kind, Host: c.Host, Command: c.Target.Command, Model: c.Model, URL: c.Target.URL, Drafter: c.Drafter, Flags: flags, Env: vars,
@@ -73,8 +85,13 @@ func prepare(env *Env, c *file.Campaign) (*tuning, error) {
 			return nil, fmt.Errorf("target.key_env: the variable %s is empty or not set", name)
 		}
 	}
-	if t.own() {
+	switch {
+	case t.own():
 		if err := t.complete(&config); err != nil {
+			return nil, err
+		}
+	case t.llama():
+		if err := t.completeLlama(ctx, &config); err != nil {
 			return nil, err
 		}
 	}
