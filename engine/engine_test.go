@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"draftlab/engine/compute/cpu/kernel"
 	"draftlab/engine/sample"
@@ -248,7 +249,7 @@ func TestCloseEndsWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if after := runtime.NumGoroutine(); after > before {
-		t.Errorf("%d goroutines after closing, %d before", after, before)
+	for runtime.NumGoroutine() > before { // one that has said that it is done may not be gone yet; the test's own time limit ends the wait
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -121,7 +121,7 @@ func look(t *testing.T, browser, html, scheme string) (found looked) {
 // show starts a browser on a page, waits for an answer, nil if none comes, and ends the browser.
 func show(t *testing.T, browser, url, scheme string, answers <-chan []byte) (text []byte, log string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	preferred := map[string]string{"dark": "0", "light": "1"}[scheme]
 	cmd := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
