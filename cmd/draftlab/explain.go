@@ -112,11 +112,14 @@ func printReport(w io.Writer, terminal bool, r *explain.Report) error {
 	if cm.VerifyFixedMs != nil {
 		fmt.Fprintf(w, "; verify = %.2f ms + %.2f ms × rows; its fixed part is %.2f plain steps", *cm.VerifyFixedMs, *cm.VerifyPerRowMs, *cm.InterceptOverPlain)
 	}
-	fmt.Fprint(w, "\n\n")
-	if err := printPredictions(w, terminal, "PREDICTED", r.Predictions); err != nil {
-		return err
+	fmt.Fprintln(w)
+	if len(r.Predictions) > 0 {
+		fmt.Fprintln(w)
+		if err := printPredictions(w, terminal, "PREDICTED", r.Predictions); err != nil {
+			return err
+		}
 	}
-	if r.WhatIf != nil {
+	if r.WhatIf != nil && len(r.WhatIf.Predictions) > 0 {
 		fmt.Fprintln(w)
 		if err := printPredictions(w, terminal, "WHAT IF", r.WhatIf.Predictions); err != nil {
 			return err

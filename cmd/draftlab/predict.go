@@ -71,7 +71,7 @@ func runPredict(env *Env, cmd *cobra.Command, path string, f predictFlags) error
 		if err := s.Check(); err != nil {
 			return usage(cmd, "%v", err)
 		}
-		p, err := explain.Predict(m, s, costmodel.Change{Verify: f.verifyScale})
+		p, err := c.Predict(m, s, costmodel.Change{Verify: f.verifyScale})
 		if err != nil {
 			return err
 		}

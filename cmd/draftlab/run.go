@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"draftlab/internal/ui"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,10 +36,10 @@ func Run(ctx context.Context, env *Env, args []string) int {
 		fmt.Fprintln(env.Stderr, "draftlab: interrupted")
 		return exitInterrupted
 	}
-	fmt.Fprintln(env.Stderr, "draftlab: "+err.Error())
+	fmt.Fprintln(env.Stderr, "draftlab: "+ui.CleanLines(err.Error()))
 	var remedy interface{ Remedy() string }
 	if errors.As(err, &remedy) && remedy.Remedy() != "" {
-		fmt.Fprintln(env.Stderr, "hint: "+remedy.Remedy())
+		fmt.Fprintln(env.Stderr, "hint: "+ui.CleanLines(remedy.Remedy()))
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {

@@ -54,6 +54,19 @@ func Clean(s string) string {
 	return b.String()
 }
 
+// CleanLines is Clean for text of several lines, such as one that shows a piece of a file: line breaks and tabs stay.
+func CleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		parts := strings.Split(line, "\t")
+		for k, part := range parts {
+			parts[k] = Clean(part)
+		}
+		lines[i] = strings.Join(parts, "\t")
+	}
+	return strings.Join(lines, "\n")
+}
+
 // unsafe reports control characters, marks that reorder text, and what stands for broken UTF-8.
 func unsafe(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029'

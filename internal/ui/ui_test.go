@@ -19,6 +19,12 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+func TestCleanLinesKeepsLinesAndTabs(t *testing.T) {
+	if got, want := CleanLines("a\tb\x1b[2J\r\n\n\u202ec\n"), "a\tb\\u001b[2J\\u000d\n\n\\u202ec\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestCleanLeavesNothingThatSteersATerminal(t *testing.T) {
 	for in, want := range map[string]string{
 		"blk.0.attn_q.weight": "blk.0.attn_q.weight",

@@ -16,6 +16,7 @@ const leastCycles = 20
 // Read reads figures from any of three kinds of file: YAML as Parse describes it, a server's ledger as /debug/cycles of draftlab
 // serve answers it, or the result.json of a campaign.
 func Read(name string, source []byte) (*Case, error) {
+	source = bytes.TrimPrefix(source, []byte("\ufeff")) // some editors put it in front
 	var probe struct {
 		Totals   json.RawMessage `json:"totals"`
 		Baseline json.RawMessage `json:"baseline"`

@@ -6,6 +6,7 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -191,8 +192,11 @@ const most = 16
 // chains predicts the chains of all depths up to the deepest measured one.
 func chains(c *Case, m *costmodel.Model, change costmodel.Change) ([]Prediction, error) {
 	out := []Prediction{}
+	if !c.timed(m) {
+		return out, nil
+	}
 	for k := 1; k <= min(m.Domain.StepsHi, most); k++ {
-		p, err := Predict(m, costmodel.Chain(k, c.batch()), change)
+		p, err := c.Predict(m, costmodel.Chain(k, c.batch()), change)
 		if err != nil {
 			return nil, err
 		}
@@ -201,8 +205,21 @@ func chains(c *Case, m *costmodel.Model, change costmodel.Change) ([]Prediction,
 	return out, nil
 }
 
-// Predict predicts one shape for a report.
-func Predict(m *costmodel.Model, s costmodel.Shape, change costmodel.Change) (Prediction, error) {
+// timed reports whether how long a cycle takes is known of any arm.
+func (c *Case) timed(m *costmodel.Model) bool {
+	for i := range c.Arms {
+		if m.Seen(i).CycleMs != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Predict predicts one shape for a report, by the model that was fitted to the case.
+func (c *Case) Predict(m *costmodel.Model, s costmodel.Shape, change costmodel.Change) (Prediction, error) {
+	if !c.timed(m) {
+		return Prediction{}, errors.New("no arm tells how long a cycle takes: give an arm's cycle_ms, its verify_ms, or its tok_s with an accept length")
+	}
 	p, err := m.Predict(s, change)
 	if err != nil {
 		return Prediction{}, fmt.Errorf("%v: %w", s, err)
@@ -232,8 +249,8 @@ func hypothesis(c *Case, m *costmodel.Model) (*WhatIf, error) {
 		return nil, err
 	}
 	w.Best = fastest(w.Predictions)
-	if run := c.WhatIf.Measured; run != nil {
-		p, err := Predict(m, run.shape(c), change)
+	if run := c.WhatIf.Measured; run != nil && c.timed(m) {
+		p, err := c.Predict(m, run.shape(c), change)
 		if err != nil {
 			return nil, err
 		}

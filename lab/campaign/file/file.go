@@ -5,6 +5,7 @@
 package file
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -100,6 +101,7 @@ const (
 
 // Parse reads a campaign file. The name is for errors.
 func Parse(name string, source []byte) (*Campaign, error) {
+	source = bytes.TrimPrefix(source, []byte("\ufeff")) // some editors put it in front
 	top, r := root(name, source)
 	if r.err != nil {
 		return nil, r.err
