@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -158,9 +157,14 @@ func (f *draftFlags) resolve(env *Env, model string) (string, error) {
 }
 
 func unpackDrafter(env *Env, name string) (string, error) {
+	const remedy = "set DRAFTLAB_CACHE to a directory that can be written to, or go without it: --drafter none"
 	dir := env.cacheDir("drafters")
 	if dir == "" {
-		return "", errors.New("there is no cache directory")
+		return "", withHint("the drafter "+name+" needs a place: the system names no cache directory", remedy)
 	}
-	return drafters.Unpack(name, dir)
+	path, err := drafters.Unpack(name, dir)
+	if err != nil {
+		return "", withHint(err.Error(), remedy)
+	}
+	return path, nil
 }

@@ -21,6 +21,7 @@ import (
 	"draftlab/lab/campaign"
 	"draftlab/lab/campaign/file"
 	"draftlab/lab/membw"
+	"draftlab/lab/prompts"
 	"draftlab/lab/runner"
 	"draftlab/lab/store"
 	"draftlab/lab/target"
@@ -49,6 +50,7 @@ type tuning struct {
 	bandwidth func() float64
 	convert   *ggufDrafter // nil if the drafter is loaded as it is
 	about     tunedEnvironment
+	set       prompts.Set
 }
 
 // ready prepares a campaign that is to be carried out: it fetches a model that is known by name, with progress, before a server would,
@@ -77,6 +79,10 @@ func (t *tuning) own() bool { return t.file.Target.Kind == "draftlab" && t.file.
 // prepare makes the engine of a campaign. It starts nothing and fetches nothing.
 func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
 	t := &tuning{env: env, file: c, about: tunedEnvironment{Build: buildVersion(), Processors: runtime.NumCPU(), Target: c.Target.Kind, Host: c.Host, Model: c.Model, Drafter: c.Drafter}}
+	var err error
+	if t.set, err = c.Workload.Load(os.ReadFile); err != nil {
+		return nil, err
+	}
 	flags, vars := campaign.Base(c)
 	config := target.Config{Kind: c.Target.Kind, Host: c.Host, Command: c.Target.Command, Model: c.Model, URL: c.Target.URL, Drafter: c.Drafter, Flags: flags, Env: vars,
 		Environ: serverEnviron(env), Port: c.Target.Port, Ready: c.Target.Ready}
@@ -224,12 +230,8 @@ func resumeTune(env *Env, cmd *cobra.Command, dir string) error {
 // run carries the campaign out, closes the store, and writes and prints what it shows.
 func (t *tuning) run(cmd *cobra.Command, s *store.Store) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
-	set, err := t.file.Workload.Load(os.ReadFile)
-	if err != nil {
-		return err
-	}
 	p := t.env.progress()
-	err = campaign.Run(cmd.Context(), campaign.Config{Store: s, Engine: t.engine, Set: set, Bandwidth: t.bandwidth, Progress: sayProgress(p, time.Now),
+	err = campaign.Run(cmd.Context(), campaign.Config{Store: s, Engine: t.engine, Set: t.set, Bandwidth: t.bandwidth, Progress: sayProgress(p, time.Now),
 		Boots: func(b target.Status) { p.Note(b.String()) }})
 	if err != nil {
 		return err

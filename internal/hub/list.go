@@ -114,6 +114,9 @@ func (h *Hub) Verify(ctx context.Context, name string, p Progress) (Verification
 	}
 	f, err := os.Open(v.Path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if v.Want == "" && !strings.HasPrefix(name, refPrefix) {
+			return v, h.unknown(name)
+		}
 		return v, &Error{Msg: name + " is not here", Hint: "fetch it with: draftlab pull " + name, Err: err}
 	}
 	if err != nil {
