@@ -130,6 +130,9 @@ func runBench(env *Env, cmd *cobra.Command, f *benchFlags) error {
 		return err
 	}
 	if f.selfCheck {
+		if flag := changed(cmd, "base-url", "api", "model", "dataset-name", "dataset-path", "out", "benchstat", "goodput", "extra-request-body", "header"); flag != "" {
+			return usage(cmd, "%s is for a server: --self-check measures the client against a mock server of its own", flag)
+		}
 		return selfCheck(env, cmd, plan, f.outputLen)
 	}
 	set, err := f.prompts(env, cmd)

@@ -16,6 +16,7 @@ standard output and progress to standard error; with --json the result is one JS
   draftlab microbench            # what a further row costs on this machine
   draftlab model inspect         # what the default model is made of`,
 		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkPaths(cmd) },
 	}
 	group(root,
 		newPull(env),
@@ -39,6 +40,20 @@ standard output and progress to standard error; with --json the result is one JS
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%s: %v", cmd.CommandPath(), err) })
 	return root
+}
+
+// pathFlags are the flags, of all commands, that name a file or a directory.
+var pathFlags = []string{"out", "resume", "from", "log", "trace", "prompts", "benchstat", "dataset-path"}
+
+// checkPaths refuses a path that is given and empty, as one is that a script has in a variable it did not set: to go on as if the flag
+// had been left out would keep nothing of hours of measuring.
+func checkPaths(cmd *cobra.Command) error {
+	for _, name := range pathFlags {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return usage(cmd, "--%s is empty: name a file or a directory, or leave the flag out", name)
+		}
+	}
+	return nil
 }
 
 // wantsJSON reports whether --json is given.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,25 @@ func shellWords(line string) (words []string) {
 		}
 	}
 	return words
+}
+
+// TestPathFlags: every flag that names a file or a directory is among those that must not be empty.
+func TestPathFlags(t *testing.T) {
+	env, _, _ := testEnv(t)
+	path := regexp.MustCompile(`--(\S+) (?:FILE|DIR)\b`)
+	seen := map[string]bool{}
+	for _, cmd := range commands(newRoot(env)) {
+		for _, m := range path.FindAllStringSubmatch(cmd.Flags().FlagUsages(), -1) {
+			if seen[m[1]] = true; !slices.Contains(pathFlags, m[1]) {
+				t.Errorf("%s: --%s is not among pathFlags", cmd.CommandPath(), m[1])
+			}
+		}
+	}
+	for _, name := range pathFlags {
+		if !seen[name] {
+			t.Errorf("no command has --%s", name)
+		}
+	}
 }
 
 func TestVersionJSON(t *testing.T) {

@@ -175,7 +175,7 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(f.host, strconv.Itoa(f.port)))
 	if err != nil {
-		return withHint(fmt.Sprintf("cannot listen on %s port %d: %v", ui.Clean(f.host), f.port, err), "choose another port with --port, or any free one with --port 0")
+		return withHint(fmt.Sprintf("cannot listen on %s port %d: %v", ui.Clean(f.host), f.port, err), "choose another --port, or any free one with --port 0; --host is an address of this machine")
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	log := obs.NewLogger(env.Stderr, slog.LevelInfo)
