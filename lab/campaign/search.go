@@ -73,13 +73,14 @@ func (d *data) seenPair(t, base *turn) (p search.Pair, ok bool) {
 	}
 	own, other := t.trials[0].Sample, base.trials[0].Sample
 	value, against := t.value(&d.file.Objective), base.value(&d.file.Objective)
-	if value <= 0 || against <= 0 || own.DecodeSteps < 1 || other.DecodeSteps < 1 || own.Spec == nil || len(own.Spec.Histogram) == 0 {
+	if value <= 0 || against <= 0 || own.DecodeSteps < 1 || other.DecodeSteps < 1 || own.Spec == nil || own.Spec.Cycles < 1 {
 		return p, false
 	}
 	pass := func(s *client.Sample) float64 { return float64(s.LastNS-s.FirstNS) / float64(s.DecodeSteps) }
 	return search.Pair{
 		Prompt: t.prompt, Speedup: math.Log(value / against), Cycle: math.Log(pass(own) / pass(other)),
-		Tokens: own.OutputTokens - max(1, own.Chunks[0].Tokens), Passes: own.DecodeSteps, Histogram: own.Spec.Histogram,
+		Tokens: own.OutputTokens - max(1, own.Chunks[0].Tokens), Passes: own.DecodeSteps,
+		Cycles: own.Spec.Cycles, Accepted: own.Spec.Accepted, Histogram: own.Spec.Histogram,
 	}, true
 }
 

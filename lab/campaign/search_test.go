@@ -12,8 +12,8 @@ import (
 )
 
 // chainsOf has a fake server draft in chains whose drafts are accepted at 70 %, and whose cycles cost 13 % of a plain step more for each
-// draft: three or four drafts are best, and are 1.82 times as fast as none.
-func chainsOf(noise float64) *fakeEngine {
+// draft: three or four drafts are best, and are 1.82 times as fast as none. A mute server tells the sum of the accepted drafts only.
+func chainsOf(noise float64, mute bool) *fakeEngine {
 	e := newFake(3, noise, nil)
 	e.spoil = func(_ int, arm string, s *client.Sample) {
 		var steps int
@@ -31,6 +31,9 @@ func chainsOf(noise float64) *fakeEngine {
 			s.Spec.Accepted += int64(k) * s.Spec.Histogram[k]
 			alive = next
 		}
+		if mute {
+			s.Spec.Histogram = nil
+		}
 		length := 1 + float64(s.Spec.Accepted)/cycles
 		s.DecodeSteps = int(math.Round(float64(s.OutputTokens-1) / length))
 		s.LastNS = s.FirstNS + int64(float64(s.LastNS-s.FirstNS)/length*(1+0.13*float64(steps)))
@@ -44,7 +47,13 @@ const manyChains = "drafter: d\nworkload: {count: 12, confirm: 12, max_tokens: 1
 // TestModelSearch: of twelve chains five at most are measured, the winner is as good as the best, and what was foretold stands beside
 // what was measured then; of the others it stands alone.
 func TestModelSearch(t *testing.T) {
-	r, d := finish(t, chainsOf(0.02), manyChains, nil)
+	for name, mute := range map[string]bool{"histograms": false, "sums": true} {
+		t.Run(name, func(t *testing.T) { modelSearch(t, chainsOf(0.02, mute)) })
+	}
+}
+
+func modelSearch(t *testing.T, e *fakeEngine) {
+	r, d := finish(t, e, manyChains, nil)
 	var measured []string
 	for _, a := range r.Arms[1:] {
 		if a.Decided != Unmeasured {
@@ -80,7 +89,7 @@ func TestModelSearch(t *testing.T) {
 
 // TestModelSearchBlind: where a server does not count drafts the search says so, and measures in the arms' order.
 func TestModelSearchBlind(t *testing.T) {
-	e := chainsOf(0.02)
+	e := chainsOf(0.02, false)
 	count := e.spoil
 	e.spoil = func(n int, arm string, s *client.Sample) {
 		count(n, arm, s)

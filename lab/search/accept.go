@@ -30,6 +30,35 @@ func ofChain(histogram []int64) (d drafts) {
 	return d
 }
 
+// ofMean takes one rate for all depths from the drafts that cycles of a chain accepted together; nil without cycles.
+func ofMean(steps int, cycles, accepted float64) drafts {
+	if cycles == 0 {
+		return nil
+	}
+	rate := bisect(1, func(rate float64) bool {
+		mean, alive := 0.0, 1.0
+		for range steps {
+			alive *= rate
+			mean += alive
+		}
+		return mean < accepted/cycles
+	})
+	return slices.Repeat(drafts{rate}, steps)
+}
+
+// bisect finds where, from 0 to most, too small ends.
+func bisect(most float64, tooSmall func(float64) bool) float64 {
+	lo, hi := 0.0, most
+	for range 40 {
+		if mid := (lo + hi) / 2; tooSmall(mid) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return (lo + hi) / 2
+}
+
 // rate is that of a depth, from 1; past the deepest that was seen it stays.
 func (d drafts) rate(depth int) float64 { return d[min(depth, len(d))-1] }
 
@@ -116,13 +145,5 @@ const mostSiblings = 8
 
 // fitSiblings finds the exponent that gives a tree the accept length that it had, or the nearest that there is.
 func (d drafts) fitSiblings(s costmodel.Shape, length float64) float64 {
-	lo, hi := 0.0, float64(mostSiblings)
-	for range 40 {
-		if mid := (lo + hi) / 2; d.length(s, mid) < length {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return (lo + hi) / 2
+	return bisect(mostSiblings, func(exponent float64) bool { return d.length(s, exponent) < length })
 }

@@ -85,7 +85,7 @@ func (f *Forecast) count(known []Measured) {
 func (f *Forecast) on(prompts map[string]bool) (out chains) {
 	for i := range f.chains {
 		m := &f.chains[i]
-		if d := ofChain(m.histogram(prompts)); d != nil {
+		if d := m.acceptance(prompts); d != nil {
 			out = append(out, counted{m.Steps, d})
 		}
 	}
@@ -209,7 +209,8 @@ func (f *Forecast) fitResiduals(known []Measured) {
 		counted = append(counted, m.Arm)
 		gain = append(gain, stats.HodgesLehmann(m.gains(), 0.95).Estimate-f.modelGain(m.Arm, each))
 		length = append(length, math.Log(m.acceptLength())-f.modelLength(m.Arm, all))
-		own = append(own, square(gainOwn)/m.cycleCount())
+		cycles, _ := m.drafted(nil)
+		own = append(own, square(gainOwn)/cycles)
 	}
 	f.own = math.Sqrt(stats.Median(own))
 	f.cycle = newResiduals(likeCycle, arms, cycle, noise)

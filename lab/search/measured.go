@@ -65,21 +65,29 @@ func addCounts(sum, more []int64) []int64 {
 	return sum
 }
 
-// cycleCount is the number of cycles that drafted.
-func (m *Measured) cycleCount() (n float64) {
-	for _, cycles := range m.histogram(nil) {
-		n += float64(cycles)
+// drafted are the cycles that drafted on some prompts, nil standing for all, and the drafts that they accepted.
+func (m *Measured) drafted(prompts map[string]bool) (cycles, accepted float64) {
+	for _, p := range m.Pairs {
+		if prompts == nil || prompts[p.Prompt] {
+			cycles, accepted = cycles+float64(p.Cycles), accepted+float64(p.Accepted)
+		}
 	}
-	return n
+	return cycles, accepted
+}
+
+// acceptance is how often a chain's drafts are accepted at each depth on some prompts, nil standing for all; nil if nothing was counted. Where
+// cycles were counted and not what each accepted, every depth has the same rate.
+func (m *Measured) acceptance(prompts map[string]bool) drafts {
+	if h := m.histogram(prompts); h != nil {
+		return ofChain(h)
+	}
+	cycles, accepted := m.drafted(prompts)
+	return ofMean(m.Steps, cycles, accepted)
 }
 
 // acceptLength is one and the accepted drafts over the cycles; 0 if nothing was counted.
 func (m *Measured) acceptLength() float64 {
-	cycles, accepted := 0.0, 0.0
-	for k, n := range m.histogram(nil) {
-		cycles += float64(n)
-		accepted += float64(k) * float64(n)
-	}
+	cycles, accepted := m.drafted(nil)
 	if cycles == 0 {
 		return 0
 	}

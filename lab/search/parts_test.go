@@ -144,7 +144,13 @@ func TestRates(t *testing.T) {
 			t.Errorf("rates %v, want %v", d, want)
 		}
 	}
-	if ofChain([]int64{0, 0}) != nil {
+	even := ofMean(3, 100, 100*(0.6+0.36+0.216))
+	for k := range even {
+		if math.Abs(even[k]-0.6) > 1e-6 || len(even) != 3 {
+			t.Errorf("one rate for all depths: %v", even)
+		}
+	}
+	if ofMean(3, 0, 0) != nil || ofChain([]int64{0, 0}) != nil {
 		t.Error("rates of no cycles")
 	}
 	all := chains{{1, drafts{0.8}}, {4, drafts{0.6, 0.5, 0.4, 0.3}}}

@@ -23,7 +23,9 @@ type Pair struct {
 	Cycle   float64 // logarithm of the time of a pass over that of a plain one
 	Tokens  int     // of the arm's output, after the first chunk
 	Passes  int     // in which they came
-	// Histogram counts cycles by the drafts that they accepted.
+	Cycles  int64   // that drafted
+	// Accepted are the drafts that those accepted, and Histogram counts them by that; nil if the server does not tell.
+	Accepted  int64
 	Histogram []int64
 }
 
