@@ -117,6 +117,7 @@ func fromCampaign(source []byte) (*Case, error) {
 	if !(c.PlainTokS.value > 0) {
 		return nil, fmt.Errorf("the result has no speed of its baseline %q", doc.Baseline)
 	}
+	c.lookup = drafter == "ngram"
 	for _, a := range doc.Arms {
 		switch {
 		case a.Name == doc.Baseline || a.Steps == 0:

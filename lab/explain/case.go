@@ -24,6 +24,7 @@ type Case struct {
 	WhatIf    *whatIf `yaml:"what_if"`
 
 	doubts    costmodel.Doubts // raised by reading the figures
+	lookup    bool             // drafts are looked up in the text so far: no drafter was trained, or can be wired wrongly
 	confirmed *confirmation    // of a campaign's winner; nil where none was measured again
 }
 

@@ -304,6 +304,9 @@ func (f *finder) depth() {
 
 // acceptance looks for the marks of a drafter that is wired wrongly.
 func (f *finder) acceptance() {
+	if f.c.lookup {
+		return
+	}
 	counted := false
 	for _, a := range f.c.Arms {
 		counted = counted || a.AcceptByStep != nil || a.AcceptHistogram != nil

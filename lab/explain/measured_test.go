@@ -144,6 +144,17 @@ func TestArmsOfSeveralBootsAreReplicates(t *testing.T) {
 	}
 }
 
+func TestLookUpHasNoWiring(t *testing.T) {
+	poor := strings.ReplaceAll(campaignResult, "[400, 250, 100, 250]", "[900, 80, 15, 5]")
+	if r := read(t, poor); r.find("low_first_position") == "" {
+		t.Fatalf("a drafter whose first drafts are refused: codes %v", r.codes())
+	}
+	r := read(t, strings.ReplaceAll(strings.ReplaceAll(poor, `"ngram"`, `"other"`), `"eagle3"`, `"ngram"`))
+	if r.find("low_first_position") != "" || strings.Contains(r.find("try_next"), "wiring") {
+		t.Errorf("look-up: codes %v, %s", r.codes(), r.find("try_next"))
+	}
+}
+
 func TestUndecided(t *testing.T) {
 	r := read(t, strings.NewReplacer(`"low": 1.3,`, `"low": 0.9,`, `"high": 1.4,`, `"high": 2.1,`, `"low": 1.45,`, `"low": 0.8,`, `"high": 1.55,`, `"high": 2.9,`).Replace(campaignResult))
 	for _, code := range []string{"speculation_undecided", "accept_near_break_even", "depth_undecided"} {
