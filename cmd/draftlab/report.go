@@ -31,6 +31,9 @@ report, too, of what it has measured so far.` + exitHelp,
   draftlab report tuned --out page.html`,
 		Args: exactlyOne("a campaign's directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "-" && wantsJSON(cmd) {
+				return usage(cmd, "--out - --json: standard output takes the page or the document")
+			}
 			d, err := report.Read(args[0])
 			if place := new(fs.PathError); errors.As(err, &place) {
 				return withHint(err.Error(), "name the directory of a campaign: draftlab tune --out DIR makes one")
@@ -41,11 +44,7 @@ report, too, of what it has measured so far.` + exitHelp,
 			if out == "" {
 				out = filepath.Join(args[0], "report.html")
 			}
-			var page bytes.Buffer
-			if err := report.Write(&page, d); err != nil {
-				return err
-			}
-			if err := os.WriteFile(out, page.Bytes(), 0o644); err != nil {
+			if err := writePage(env, out, d); err != nil || out == "-" {
 				return err
 			}
 			if wantsJSON(cmd) {
@@ -58,6 +57,25 @@ report, too, of what it has measured so far.` + exitHelp,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write the page to `FILE` (default DIR/report.html)")
+	cmd.Flags().StringVar(&out, "out", "", "write the page to `FILE`, \"-\" for standard output (default DIR/report.html)")
 	return cmd
+}
+
+// writePage writes a report to a file, "-" for standard output. A file that is there already is replaced by a whole one or not at all.
+func writePage(env *Env, path string, d *report.Data) error {
+	var page bytes.Buffer
+	if err := report.Write(&page, d); err != nil {
+		return err
+	}
+	if path == "-" {
+		_, err := env.Stdout.Write(page.Bytes())
+		return err
+	}
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() { // a device, a pipe or a link keeps its place
+		return os.WriteFile(path, page.Bytes(), 0o644)
+	}
+	return writeWhole(path, func(f *os.File) error {
+		_, err := f.Write(page.Bytes())
+		return err
+	})
 }

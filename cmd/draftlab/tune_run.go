@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -194,10 +195,17 @@ func goOn(env *Env, cmd *cobra.Command, dir string, err error) error {
 	switch {
 	case errors.As(err, &boot) && boot.Log != "":
 		return withHint(err.Error(), "the server's log is "+boot.Log)
+	case diskFull(err):
+		return withHint(dir+": "+err.Error(), "free some space, and go on with: draftlab tune --resume "+runner.Quote(dir))
 	case cmd.Context().Err() != nil:
 		fmt.Fprintf(env.Stderr, "go on with: draftlab tune --resume %s\n", ui.Clean(runner.Quote(dir)))
 	}
 	return err
+}
+
+// diskFull reports an error of the system, or of SQLite, which has a text of its own for it, about a disk without space.
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || err != nil && strings.Contains(err.Error(), "disk is full")
 }
 
 // resumeTune goes on with the campaign in a directory.
