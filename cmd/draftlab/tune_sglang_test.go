@@ -49,16 +49,21 @@ search: {early_stop: false}
 seed: 5
 `
 
-// large is a server ten times as fast as one of a real campaign: a verification costs twice a plain pass before the first of its rows, and
-// NCCL's setting takes 27 % off it. The first server runs out of memory.
-func large(once string) targettest.Script {
+// large is a server ten times as fast as one of a real campaign, or so many times slower than that: a verification costs twice a plain pass before
+// the first of its rows, and NCCL's setting takes 27 % off it. The first server runs out of memory.
+func large(once string, slower time.Duration) targettest.Script {
 	return targettest.Script{Version: targettest.New, Load: 15 * time.Minute, Speed: 9000, Ranks: 8, Fault: targettest.CUDAMemory, Once: once,
-		Plain: 1130 * time.Microsecond, Verify: 2250 * time.Microsecond, Row: 100 * time.Microsecond, Draft: 20 * time.Microsecond, Accept: 0.68, Fade: 0.7,
-		Effects: []targettest.Effect{{Variable: "NCCL_PROTO=LL", Plain: 0.97, Verify: 0.73}}, Layers: []int{2, 30, 58}}
+		Plain: slower * 1130 * time.Microsecond, Verify: slower * 2250 * time.Microsecond, Row: slower * 100 * time.Microsecond, Draft: slower * 20 * time.Microsecond,
+		Accept: 0.68, Fade: 0.7, Effects: []targettest.Effect{{Variable: "NCCL_PROTO=LL", Plain: 0.97, Verify: 0.73}}, Layers: []int{2, 30, 58}}
 }
 
-// TestTuneSGLang carries out a campaign on servers that load for a quarter of an hour, at nine thousand times the speed. What others do on the
-// machine in the second of the confirm run may drown the winner's lead: then it is carried out once more.
+// wrong are the figures that are not what the script makes them.
+type wrong []string
+
+func (w *wrong) addf(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
+
+// TestTuneSGLang carries out a campaign on servers that load for a quarter of an hour, at nine thousand times the speed. On a machine that others
+// use as well a request may end some milliseconds late, which drowns figures of short ones: then it is carried out once more on slower servers.
 func TestTuneSGLang(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute")
@@ -66,10 +71,20 @@ func TestTuneSGLang(t *testing.T) {
 	dir := t.TempDir()
 	var r *campaign.Result
 	var out, said string
-	for n := 0; n == 0 || n == 1 && r.Verdict != campaign.Faster; n++ {
-		r, out, said = tuneSGLang(t, filepath.Join(dir, fmt.Sprint(n)))
+	for slower := time.Duration(1); ; slower *= 3 {
+		figures := wrong{}
+		script := large(filepath.Join(dir, fmt.Sprint("once-", int(slower))), slower)
+		r, out, said = tuneSGLang(t, filepath.Join(dir, fmt.Sprint(int(slower))), script)
+		sglangArms(t, &figures, r, &script)
+		sglangExplained(t, &figures, out, r)
+		if len(figures) == 0 {
+			break
+		}
+		if slower == 9 {
+			t.Fatalf("on servers %d times slower:\n%s", slower, strings.Join(figures, "\n"))
+		}
+		t.Logf("once more, on slower servers, after:\n%s", strings.Join(figures, "\n"))
 	}
-	sglangArms(t, r)
 	for _, want := range []string{"Best: chain-2,NCCL_PROTO=LL, ", "SERVER FAILED", "NCCL_PROTO ignored in 16 processes", "NCCL_PROTO applied in 16 processes"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("tune does not say %q", want)
@@ -77,7 +92,6 @@ func TestTuneSGLang(t *testing.T) {
 	}
 	sglangBoots(t, r)
 	sglangFailures(t, r)
-	sglangExplained(t, out, r)
 	command(t, "report", out)
 	page, err := os.ReadFile(filepath.Join(out, "report.html"))
 	if err != nil {
@@ -92,9 +106,9 @@ func TestTuneSGLang(t *testing.T) {
 }
 
 // tuneSGLang carries the campaign out and returns its result, its directory and what tune said.
-func tuneSGLang(t *testing.T, dir string) (r *campaign.Result, out, said string) {
+func tuneSGLang(t *testing.T, dir string, script targettest.Script) (r *campaign.Result, out, said string) {
 	drafter, path, out := filepath.Join(dir, "drafter"), filepath.Join(dir, "c.yaml"), filepath.Join(dir, "out")
-	python := large(filepath.Join(dir, "once")).Command(t)[0]
+	python := script.Command(t)[0]
 	config := `{"architectures": ["LlamaForCausalLMEagle3"], "eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 30, 58]}}`
 	if err := firstError(os.MkdirAll(drafter, 0o755), os.WriteFile(filepath.Join(drafter, "config.json"), []byte(config), 0o644),
 		os.WriteFile(path, fmt.Appendf(nil, sglangCampaign, python, drafter), 0o644)); err != nil {
@@ -133,44 +147,46 @@ func find(t *testing.T, r *campaign.Result, name string) *campaign.ArmResult {
 	return &r.Arms[i]
 }
 
-// near reports whether a figure is what the script makes it, on a machine that others use.
-func near(t *testing.T, what string, got, want, within float64) {
-	t.Helper()
+// near holds a figure to what the script makes it.
+func (w *wrong) near(what string, got, want, within float64) {
 	if !(math.Abs(got/want-1) <= within) {
-		t.Errorf("%s: %.4g, where the script makes %.4g", what, got, want)
+		w.addf("%s: %.4g, where the script makes %.4g", what, got, want)
 	}
 }
 
 // sglangArms checks what is said of the arms that were measured, against the script.
-func sglangArms(t *testing.T, r *campaign.Result) {
+func sglangArms(t *testing.T, w *wrong, r *campaign.Result, s *targettest.Script) {
 	const fast = "chain-2,NCCL_PROTO=LL"
-	if !r.Complete || !r.Lossless || r.Verdict != campaign.Faster || r.Best == nil || r.Best.Name != fast {
-		t.Fatalf("complete %v, lossless %v, %s, best %+v; %q", r.Complete, r.Lossless, r.Verdict, r.Best, r.Warnings)
+	if !r.Complete || !r.Lossless {
+		t.Fatalf("complete %v, lossless %v; %q", r.Complete, r.Lossless, r.Warnings)
+	}
+	if r.Verdict != campaign.Faster || r.Best == nil || r.Best.Name != fast {
+		w.addf("%s, best %+v; %q", r.Verdict, r.Best, r.Warnings)
+		return
 	}
 	if r.Baseline != "plain" || r.BestPlain != "plain,NCCL_PROTO=LL" {
-		t.Errorf("baseline %s, best plain %s", r.Baseline, r.BestPlain)
+		w.addf("baseline %s, best plain %s", r.Baseline, r.BestPlain)
 	}
 	for _, name := range []string{"plain", "plain,NCCL_PROTO=LL", "plain,NCCL_PROTO=L1", "chain-2", "chain-5", "chain-2,NCCL_PROTO=LL", "chain-5,NCCL_PROTO=LL", "embedding", "no-protocol"} {
 		a := find(t, r, name)
 		if a.Decided != campaign.Full || len(a.Boots) != 2 || a.TokS == nil || a.Cycle == nil {
-			t.Errorf("%s: %s on boots %v", name, a.Decided, a.Boots)
+			w.addf("%s: %s on boots %v", name, a.Decided, a.Boots)
 			continue
 		}
-		s := large("")
 		plain, scale := ms(s.Plain), 1.0
 		if strings.HasSuffix(name, "LL") {
 			plain, scale = 0.97*plain, 0.73
 		}
 		if a.Plain() {
-			near(t, name+", decode", a.Phases["decode"], plain, 0.001)
-			near(t, name+", cycle", a.Cycle.Median, plain, 0.1)
+			w.near(name+", decode", a.Phases["decode"], plain, 0.001)
+			w.near(name+", cycle", a.Cycle.Median, plain, 0.1)
 			continue
 		}
 		verify := scale * ms(s.Verify+time.Duration(a.DraftTokens)*s.Row)
-		near(t, name+", verify", a.Phases["verify"], verify, 0.001)
-		near(t, name+", draft", a.Phases["draft"], ms(time.Duration(a.Steps)*s.Draft), 0.001)
-		near(t, name+", draft_extend", a.Phases["draft_extend"], ms(s.Draft), 0.001)
-		near(t, name+", cycle", a.Cycle.Median, verify+ms(time.Duration(a.Steps+1)*s.Draft), 0.1)
+		w.near(name+", verify", a.Phases["verify"], verify, 0.001)
+		w.near(name+", draft", a.Phases["draft"], ms(time.Duration(a.Steps)*s.Draft), 0.001)
+		w.near(name+", draft_extend", a.Phases["draft_extend"], ms(s.Draft), 0.001)
+		w.near(name+", cycle", a.Cycle.Median, verify+ms(time.Duration(a.Steps+1)*s.Draft), 0.1)
 		rate := s.Accept
 		if name == "embedding" {
 			rate /= 3
@@ -180,16 +196,16 @@ func sglangArms(t *testing.T, r *campaign.Result) {
 			likely *= rate
 			length, rate = length+likely, rate*s.Fade
 		}
-		near(t, name+", accept length", a.Accept, length, 0.05)
+		w.near(name+", accept length", a.Accept, length, 0.05)
 		same, best := a.Speedup.SameEnv, a.Speedup.BestPlain
 		if same == nil || best == nil || same.Against != a.Baseline || best.Against != r.BestPlain {
-			t.Errorf("%s: %+v", name, a.Speedup)
+			w.addf("%s: %+v", name, a.Speedup)
 			continue
 		}
-		near(t, name+", speed-up", same.Estimate, a.Accept*plain/a.Cycle.Median, 0.15)
+		w.near(name+", speed-up", same.Estimate, a.Accept*plain/a.Cycle.Median, 0.15)
 	}
 	if s := r.Speedup; s == nil || s.SameEnv == nil || s.BestPlain == nil || r.Confirm == nil || r.Confirm.Arm != fast {
-		t.Errorf("%+v, confirm %+v", r.Speedup, r.Confirm)
+		w.addf("%+v, confirm %+v", r.Speedup, r.Confirm)
 	}
 }
 
@@ -268,11 +284,12 @@ func sglangFailures(t *testing.T, r *campaign.Result) {
 }
 
 // sglangExplained checks that the cost model and draftlab explain say what the script does.
-func sglangExplained(t *testing.T, out string, r *campaign.Result) {
+func sglangExplained(t *testing.T, w *wrong, out string, r *campaign.Result) {
 	if r.CostModel == nil || r.CostModel.InterceptOverPlain == nil {
-		t.Fatalf("%+v", r.CostModel)
+		w.addf("cost model %+v", r.CostModel)
+		return
 	}
-	near(t, "fixed part of verify over plain", *r.CostModel.InterceptOverPlain, 2250.0/1130, 0.15)
+	w.near("fixed part of verify over plain", *r.CostModel.InterceptOverPlain, 2250.0/1130, 0.15)
 	var doc explain.Report
 	if err := json.NewDecoder(bytes.NewReader([]byte(command(t, "explain", out, "--json")))).Decode(&doc); err != nil {
 		t.Fatal(err)
@@ -280,11 +297,11 @@ func sglangExplained(t *testing.T, out string, r *campaign.Result) {
 	if !slices.ContainsFunc(doc.Warnings, func(d costmodel.Doubt) bool {
 		return d.Code == "other_drafter" && strings.HasPrefix(d.Text, "embedding ")
 	}) {
-		t.Errorf("%+v", doc.Warnings)
+		w.addf("%+v", doc.Warnings)
 	}
 	for _, code := range []string{"verify_off_fast_path", "speculation_slower", "deeper_is_worse"} {
 		if !slices.ContainsFunc(doc.Findings, func(f explain.Finding) bool { return f.Code == code }) {
-			t.Errorf("no %s: %+v", code, doc.Findings)
+			w.addf("no %s: %+v", code, doc.Findings)
 		}
 	}
 }
