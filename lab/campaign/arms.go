@@ -219,12 +219,12 @@ func changes(base, k trial.Knobs) (out []string) {
 	return out
 }
 
-// word is how an arm's name begins: ngram says itself what it is.
+// word is how an arm's name begins: drafters beside the usual one say themselves what they are.
 func word(drafter, otherwise string) string {
-	if drafter == "ngram" {
-		return drafter
+	if drafter == "eagle3" {
+		return otherwise
 	}
-	return otherwise
+	return drafter
 }
 
 // identity is equal for equal knobs: maps are written in the order of their keys.

@@ -159,6 +159,7 @@ func TestArms(t *testing.T) {
 		"drafter: d\nfactors: {steps: [0, 1, 3], topk: [1, 2], draft_tokens: [6]}": "plain chain-1 chain-3 tree-3-2-6", // tree-1-2-6 cannot be
 		"factors: {steps: [3], env.A: [null, x]}":                                  "plain ngram-3 plain,A=x ngram-3,A=x",
 		"drafter: d\narms: [{steps: 3, drafter: ngram}, {name: deep, steps: 9}]":   "plain ngram-3 deep",
+		"drafter: d\nfactors: {steps: [2], drafter: [eagle3, nextn, draft-mtp]}":   "plain chain-2 nextn-2 draft-mtp-2",
 		"drafter: d\nfactors: {steps: [2], flags.spec-mode: [a, b]}":               "plain chain-2,spec-mode=a chain-2,spec-mode=b", // of drafts: no baseline of its own
 		"baseline: {env.A: x}\nfactors: {steps: [1], env.A: [x, y]}":               "plain ngram-1 plain,A=y ngram-1,A=y",
 		"drafter: d\nfactors: {steps: [1], drafter.config.k: [[1], [2]]}":          "plain chain-1,k=[1] chain-1,k=[2]",

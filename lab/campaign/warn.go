@@ -61,7 +61,7 @@ func (a *ArmResult) warn(say func(string, ...any)) {
 		say("%s: OUTPUT IS NOT PLAIN DECODING'S on %d prompts: %s", a.Name, len(a.Different), strings.Join(a.Different, ", "))
 	case len(a.Different) > 0:
 		say("%s: its output is not plain decoding's on %d prompts, about as many as those on which plain decoding differs from itself (%d)", a.Name, len(a.Different), len(a.Noise))
-	case a.Drafter == "eagle3" && a.Accept <= deafBelow && a.Cycle != nil:
+	case !a.Plain() && !strings.HasPrefix(a.Drafter, "ngram") && a.Accept <= deafBelow && a.Cycle != nil:
 		say("%s: hardly a draft is accepted (accept length %.2f): is this drafter made for this model?", a.Name, a.Accept)
 	}
 }

@@ -86,6 +86,9 @@ func (draftlabKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]a
 
 func (draftlabKind) check(_ *engine, arms []trial.Arm) (found []Finding) {
 	for _, a := range arms {
+		if !a.Plain() && a.Drafter != "eagle3" && a.Drafter != "ngram" {
+			found = append(found, Finding{"impossible_draft", fmt.Sprintf("draftlab has no drafter %q: want eagle3 or ngram", a.Drafter), true, []string{a.Name}})
+		}
 		if err := shape(a.Knobs); err != "" {
 			found = append(found, Finding{"impossible_draft", err, true, []string{a.Name}})
 		}

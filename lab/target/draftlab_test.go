@@ -58,6 +58,7 @@ func TestDraftlabCheck(t *testing.T) {
 		"good":             {trial.Arm{Knobs: knobs("eagle3", 3, 2, 11)}, ""},
 		"no chain":         {trial.Arm{Knobs: knobs("eagle3", 3, 1, 6)}, "impossible_draft"},
 		"too large a tree": {trial.Arm{Knobs: knobs("eagle3", 3, 2, 12)}, "impossible_draft"},
+		"another's":        {trial.Arm{Knobs: knobs("nextn", 3, 1, 4)}, "impossible_draft"},
 		"nothing":          {trial.Arm{Knobs: knobs("eagle3", 3, 0, 2)}, "impossible_draft"},
 		"no directory":     {changed, "no_drafter_directory"},
 	} {

@@ -27,6 +27,15 @@ func (sglangKind) traits() traits { return sglangTraits }
 // algorithm is SGLang's name of a drafter: eagle3 is EAGLE3, and so on.
 func algorithm(drafter string) string { return strings.ToUpper(drafter) }
 
+// algorithms are those of SGLang's that drafts of steps, topk and tokens say all about, with the version that each came with. NEXTN is
+// SGLang's other word for EAGLE, with layers of the target's own.
+var algorithms = map[string]version{"EAGLE": {}, "EAGLE3": {}, nextn: {}, standalone: {0, 5, 0}, ngram: {0, 5, 3}}
+
+const (
+	nextn      = "NEXTN"
+	standalone = "STANDALONE"
+)
+
 // ngram is the drafter that looks up in the text, in SGLang and here.
 const ngram = "NGRAM"
 
@@ -163,7 +172,9 @@ func (sglangKind) wanted(c *Config, boot trial.Knobs) map[string]string {
 		want["speculative_algorithm"] = "null"
 		return want
 	}
-	want["speculative_algorithm"] = algorithm(boot.Drafter)
+	if want["speculative_algorithm"] = algorithm(boot.Drafter); algorithm(boot.Drafter) == nextn {
+		want["speculative_algorithm"] = "EAGLE"
+	}
 	want["speculative_num_draft_tokens"] = strconv.Itoa(boot.DraftTokens)
 	if algorithm(boot.Drafter) != ngram {
 		want["speculative_num_steps"], want["speculative_eagle_topk"] = strconv.Itoa(boot.Steps), strconv.Itoa(boot.TopK)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -78,7 +79,10 @@ func spec(a trial.Arm) bool { return !a.Plain() }
 func (c *sglangCheck) shapes() {
 	for _, a := range c.arms {
 		k, own := a.Knobs, func(b trial.Arm) bool { return b.Name == a.Name }
+		_, known := algorithms[algorithm(k.Drafter)]
 		switch {
+		case !k.Plain() && !known:
+			c.add("impossible_draft", true, own, "there is no drafter %q for SGLang: want eagle3, ngram, eagle, nextn or standalone", k.Drafter)
 		case k.Plain() || algorithm(k.Drafter) == ngram:
 		case k.TopK == 1 && k.DraftTokens != k.Steps+1 && k.Steps > 0:
 			c.add("draft_tokens_rewritten", false, own, "SGLang would make %d draft tokens %d, steps + 1, because topk is 1, and only warn in its log: ask for that", k.DraftTokens, k.Steps+1)
@@ -92,9 +96,11 @@ func (c *sglangCheck) shapes() {
 
 // drafters looks at the drafter's own configuration, if it is a directory.
 func (c *sglangCheck) drafters(e *engine) {
-	eagle := func(a trial.Arm) bool { return spec(a) && strings.HasPrefix(algorithm(a.Drafter), "EAGLE") }
+	needed := func(a trial.Arm) bool { // NEXTN may go by the target's own layers
+		return spec(a) && slices.Contains([]string{"EAGLE", "EAGLE3", standalone}, algorithm(a.Drafter))
+	}
 	if c.c.Drafter == "" {
-		c.add("no_drafter", true, eagle, "there is no drafter: SGLang would load the target in its place, and end")
+		c.add("no_drafter", true, needed, "there is no drafter: SGLang would load the target in its place, and end")
 		return
 	}
 	if e.drafter(c.c) == "" {
@@ -114,8 +120,10 @@ func (c *sglangCheck) drafters(e *engine) {
 		return // draftlab doctor says more
 	}
 	three := slices.ContainsFunc(config.Architectures, func(s string) bool { return strings.Contains(strings.ToLower(s), "eagle3") })
-	c.add("wrong_algorithm", true, func(a trial.Arm) bool { return three && spec(a) && algorithm(a.Drafter) == "EAGLE" },
-		"%s is an EAGLE-3 head: as EAGLE it runs without an error, at an accept length of exactly 1", path.Base(c.c.Drafter))
+	c.add("wrong_algorithm", true, func(a trial.Arm) bool {
+		return three && spec(a) && slices.Contains([]string{"EAGLE", nextn}, algorithm(a.Drafter))
+	},
+		"%s is an EAGLE-3 head: as another drafter it runs without an error, at an accept length of exactly 1", path.Base(c.c.Drafter))
 	c.add("impossible_flags", true, func(a trial.Arm) bool {
 		_, rejection := c.flag(a, "speculative-use-rejection-sampling")
 		return spec(a) && rejection && config.Draft > 0 && config.Draft < config.Vocabulary
@@ -134,7 +142,7 @@ func (c *sglangCheck) refused() {
 		"SGLang does not speculate with pipeline parallelism")
 	c.add("impossible_flags", true, func(a trial.Arm) bool {
 		_, on := c.flag(a, "enable-dp-attention")
-		return spec(a) && on && slices.Contains([]string{"STANDALONE", ngram, "DFLASH"}, algorithm(a.Drafter))
+		return spec(a) && on && slices.Contains([]string{standalone, ngram}, algorithm(a.Drafter))
 	}, "this drafter does not work with data-parallel attention")
 	c.add("impossible_flags", true, func(a trial.Arm) bool {
 		_, on := c.flag(a, "lora-paths")
@@ -235,9 +243,11 @@ func (c *sglangCheck) versions() {
 	if c.version.before(0, 5, 11) {
 		c.found = append(c.found, Finding{"no_ledger", fmt.Sprintf("SGLang %s has no device timer by phase: cycles cannot be taken apart (0.5.11 can)", c.version), false, []string{}})
 	}
-	old := func(a trial.Arm) bool { return spec(a) && algorithm(a.Drafter) == ngram }
-	if c.version.before(0, 5, 3) {
-		c.add("unknown_flag", true, old, "SGLang %s does not know the drafter ngram: it came with 0.5.3", c.version)
+	for _, name := range slices.Sorted(maps.Keys(algorithms)) {
+		if came := algorithms[name]; c.version.before(came[0], came[1], came[2]) {
+			c.add("unknown_flag", true, func(a trial.Arm) bool { return spec(a) && algorithm(a.Drafter) == name },
+				"SGLang %s does not know the drafter %s: it came with %s", c.version, strings.ToLower(name), came)
+		}
 	}
 }
 

@@ -76,8 +76,11 @@ func TestSGLangCheck(t *testing.T) {
 		"memory":                       {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "mem-fraction-static=0.8"), arm("d", chain)}, []string{"unequal_memory:c,d"}},
 		"NCCL": {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "NCCL_PROTO=LL"), arm("d", chain, "NCCL_PROTO=LL", "NCCL_DEBUG=info"), arm("f", chain, "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "NCCL_DEBUG_FILE=/tmp/n"), arm("o", chain)},
 			[]string{"nccl_silent:c"}},
-		"no version": {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
-		"reserved":   {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
+		"other drafters": {"0.4.10", "", []trial.Arm{arm("e", knobs("eagle", 3, 1, 4)), arm("n", knobs("nextn", 3, 1, 4)), arm("s", knobs("standalone", 3, 1, 4)), arm("l", lookup), arm("x", knobs("draft-mtp", 3, 1, 4))},
+			[]string{"impossible_draft!:x", "no_drafter!:e,s", "no_ledger:", "unknown_flag!:l", "unknown_flag!:s"}},
+		"wired wrong": {"0.5.18", dir, []trial.Arm{arm("n", knobs("nextn", 3, 1, 4)), arm("c", chain)}, []string{"wrong_algorithm!:n"}},
+		"no version":  {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
+		"reserved":    {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
 	} {
 		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: c.version})
 		var got []string

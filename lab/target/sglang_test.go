@@ -122,6 +122,21 @@ func TestSGLangRewrites(t *testing.T) {
 	}
 }
 
+// TestOtherDrafters: NEXTN is what SGLang itself calls EAGLE, and no difference.
+func TestOtherDrafters(t *testing.T) {
+	for drafter, algorithm := range map[string]string{"nextn": "EAGLE", "standalone": "STANDALONE"} {
+		s, err := boot(t, sglang(t, quick(targettest.New, ""), func(c *Config) { c.Flags = map[string]string{"max-running-requests": "8"} }), knobs(drafter, 3, 1, 4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(context.Background())
+		if err != nil || info["speculative_algorithm"] != algorithm || len(s.Differences(info)) > 0 {
+			t.Errorf("%v %v %+v", info["speculative_algorithm"], err, s.Differences(info))
+		}
+		s.Stop(time.Second)
+	}
+}
+
 // seeded are faults, how they are brought about, and what they must be called.
 var seeded = map[string]struct {
 	fault  targettest.Fault

@@ -2,7 +2,11 @@ package file
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 
 	"draftlab/lab/costmodel"
 	"draftlab/lab/probe"
@@ -34,7 +38,7 @@ func (e entry) set(v node) func(*Settings) {
 	}
 	switch e.key {
 	case "drafter":
-		word := v.oneOf("eagle3", "ngram")
+		word := v.drafter()
 		return func(s *Settings) { s.Drafter = word }
 	case "steps":
 		return number(0, func(s *Settings) **int { return &s.Steps })
@@ -70,6 +74,21 @@ func (e entry) set(v node) func(*Settings) {
 		}
 	}
 	return nil
+}
+
+// drafters are the ways of drafting that some target has: each refuses those that are not its own.
+var drafters = []string{"eagle3", "ngram", "eagle", "nextn", "standalone"}
+
+// specType is a way of drafting in llama.cpp's own words.
+var specType = regexp.MustCompile(`^(draft|ngram)(-[a-z0-9]+)+$`)
+
+// drafter reads a way of drafting.
+func (n node) drafter() string {
+	if s, ok := n.Node.(*ast.StringNode); ok && (slices.Contains(drafters, s.Value) || specType.MatchString(s.Value)) {
+		return s.Value
+	}
+	n.fail("want one of %s, or a --spec-type of llama.cpp's, not %s", strings.Join(drafters, ", "), n.kind())
+	return ""
 }
 
 // assign is the setting of one entry of a map.

@@ -183,6 +183,9 @@ func (s *standIn) say(rank int, format string, args ...any) {
 
 // rewrite does silently what SGLang does.
 func (s *standIn) rewrite() {
+	if s.args["speculative_algorithm"] == "NEXTN" {
+		s.args["speculative_algorithm"] = "EAGLE"
+	}
 	if s.args["speculative_algorithm"] != "null" {
 		if steps := s.number("speculative_num_steps"); s.number("speculative_eagle_topk") == 1 && s.number("speculative_num_draft_tokens") != steps+1 {
 			s.say(-1, "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1")
