@@ -15,9 +15,14 @@ import (
 func main() { os.Exit(realMain(systemEnv())) }
 
 // realMain runs the process's own command line and returns its exit status. The first interrupt ends the context and
-// so the command, cleanly; a second one ends the process at once.
+// so the command, cleanly, as does the end of the terminal or the connection unless nohup has that ignored; a second one
+// ends the process at once.
 func realMain(env *Env) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return Run(ctx, env, os.Args[1:])

@@ -93,9 +93,6 @@ func Run(ctx context.Context, dev compute.Device, m *model.Model, rounds int, pr
 
 // round takes one sample of everything.
 func (b *bench) round() error {
-	if err := b.ctx.Err(); err != nil {
-		return err
-	}
 	d, err := b.prefill()
 	if err != nil {
 		return err
@@ -165,8 +162,11 @@ func (b *bench) decode() (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// pass runs n rows from slot at. If logits, the last row's logits are computed, or all rows' if outs is n.
+// pass runs n rows from slot at, unless the context has ended: a round takes seconds on a slow machine. If logits, the last row's logits are computed, or all rows' if outs is n.
 func (b *bench) pass(at, n int, logits bool, outs int) error {
+	if err := b.ctx.Err(); err != nil {
+		return err
+	}
 	batch := b.m.Batch()
 	batch.Reset()
 	vocab := b.m.Config().Vocab

@@ -1,0 +1,55 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestHangUp: a terminal that goes away ends a command as an interrupt does, in order; under nohup it does not.
+func TestHangUp(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "draftlab")
+	if err := copyProgram(program); err != nil {
+		t.Fatal(err)
+	}
+	start := func(shell string) (cmd *exec.Cmd, url string) {
+		cmd = exec.Command("sh", "-c", shell+` exec "$0" bench mock --port 0`, program)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		url, err = bufio.NewReader(out).ReadString('\n') // it serves, and so listens for signals
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cmd, strings.TrimSpace(url)
+	}
+	cmd, _ := start("")
+	if err := firstError(cmd.Process.Signal(syscall.SIGHUP), cmd.Wait()); err != nil {
+		t.Errorf("hung up: %v", err)
+	}
+	cmd, url := start(`trap "" HUP;`)
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // it ends in a few, if it does
+	if r, err := http.Get(url + "/v1/models"); err != nil {
+		t.Errorf("it does not answer any more, though the signal is ignored: %v", err)
+	} else if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Body.Close() != nil {
+		t.Error(err)
+	}
+	if err := firstError(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		t.Errorf("ended: %v", err)
+	}
+}
