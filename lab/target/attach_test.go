@@ -30,13 +30,6 @@ func attach(t *testing.T, c Config) Engine {
 	return e
 }
 
-func codes(found []Finding) (out []string) {
-	for _, f := range found {
-		out = append(out, f.Code+":"+strings.Join(f.Arms, ","))
-	}
-	return out
-}
-
 // TestAttach: a server that runs is measured as it is, here and over a connection, and lives on.
 func TestAttach(t *testing.T) {
 	own := knobs("eagle3", 3, 1, 4)

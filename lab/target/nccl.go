@@ -50,6 +50,19 @@ func pattern(value string) string {
 	return b.String()
 }
 
+// inherited is the value of a variable that a server on this machine has of whoever starts it; "" if it has none, or runs elsewhere.
+func (c *Config) inherited(name string) string {
+	if c.Host != "" {
+		return ""
+	}
+	environ := c.Environ
+	if environ == nil {
+		environ = os.Environ()
+	}
+	value, _ := lookup(environ, name)
+	return value
+}
+
 // listFiles writes a line for each file that the pattern $1 matches: when it was written last, how large it is, and its name. Where NCCL
 // is there is Linux.
 const listFiles = `IFS=; for f in $1; do [ ! -f "$f" ] || stat -c '%y %s|%n' -- "$f"; done; :`
@@ -72,12 +85,8 @@ func (s *Server) listNCCL(ctx context.Context) (map[string]string, error) {
 // expectNCCL notes which files there are before the server starts, if NCCL is to write to some.
 func (s *Server) expectNCCL(ctx context.Context) (err error) {
 	value, has := s.environ[debugFile]
-	if !has && s.host.Name() == "" {
-		environ := s.config.Environ
-		if environ == nil {
-			environ = os.Environ()
-		}
-		value, _ = lookup(environ, debugFile)
+	if !has {
+		value = s.config.inherited(debugFile)
 	}
 	if s.nccl.pattern = pattern(value); s.nccl.pattern != "" {
 		s.nccl.before, err = s.listNCCL(ctx)

@@ -302,7 +302,10 @@ func checkNCCL(c *Config, arms []trial.Arm) (found []Finding) {
 		if v, given := a.Env[name]; given {
 			return v
 		}
-		return c.Env[name]
+		if v, given := c.Env[name]; given {
+			return v
+		}
+		return c.inherited(name)
 	}
 	if of := names(arms, func(a trial.Arm) bool {
 		return varied(a) && !slices.Contains([]string{"INFO", "TRACE"}, strings.ToUpper(value(a, "NCCL_DEBUG")))

@@ -40,6 +40,14 @@ func arm(name string, k trial.Knobs, settings ...string) trial.Arm {
 	return a
 }
 
+// codes are findings in short.
+func codes(found []Finding) (out []string) {
+	for _, f := range found {
+		out = append(out, f.Code+":"+strings.Join(f.Arms, ","))
+	}
+	return out
+}
+
 // TestSGLangCheck: each of the things that SGLang does silently or refuses late is told of the arms that it concerns.
 func TestSGLangCheck(t *testing.T) {
 	plain, chain, tree := trial.Knobs{Drafter: "none"}, knobs("eagle3", 3, 1, 4), knobs("eagle3", 3, 4, 16)
@@ -138,6 +146,20 @@ func TestSGLangCommand(t *testing.T) {
 	other, _ := e.Split(trial.Knobs{Drafter: "eagle3"})
 	if got, _ := e.Command(plain); strings.Contains(got, "speculative") || plain.Drafter != other.Drafter {
 		t.Error(got)
+	}
+}
+
+// TestInheritedNCCL: NCCL tells what it does also if the campaign's own environment has asked it to.
+func TestInheritedNCCL(t *testing.T) {
+	for environ, want := range map[string][]string{"NCCL_DEBUG=info": nil, "NCCL_DEBUG=WARN": {"nccl_silent:a"}} {
+		c := Config{Environ: []string{environ}}
+		if got := codes(checkNCCL(&c, []trial.Arm{arm("a", trial.Knobs{}, "NCCL_ALGO=Ring")})); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", environ, got)
+		}
+		c.Host = "elsewhere"
+		if got := codes(checkNCCL(&c, []trial.Arm{arm("a", trial.Knobs{}, "NCCL_ALGO=Ring")})); len(got) != 1 {
+			t.Errorf("elsewhere, %s: %v", environ, got)
+		}
 	}
 }
 
