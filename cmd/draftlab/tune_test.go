@@ -59,7 +59,10 @@ func TestVerdicts(t *testing.T) {
 	unconfirmed.Confirm = &campaign.Confirmation{Arm: "chain-3", Speedup: over(ratioOf(1.02, 0.97, 1.07))}
 	nothing := base(campaign.NotConfirmed)
 	nothing.Confirm = &campaign.Confirmation{Arm: "chain-3"}
-	few := base(campaign.Undecided)
+	wide, few := base(campaign.Undecided), base(campaign.Undecided)
+	for i := range wide.Arms {
+		wide.Arms[i].Speedup = over(ratioOf(1.2, 0.95, 1.6))
+	}
 	for i := range few.Arms {
 		few.Arms[i].Speedup = nil
 	}
@@ -73,7 +76,8 @@ func TestVerdicts(t *testing.T) {
 		{unconfirmed, []string{"plain decoding, as far as can be told. chain-3 seemed faster, but the confirm run gave 1.02× (95 % interval 0.97 – 1.07, 12 fresh"}},
 		{nothing, []string{"the confirm run gave no usable pair"}},
 		{base(campaign.NoneFaster), []string{"Best: plain decoding. No arm"}},
-		{base(campaign.Undecided), []string{"Undecided: no arm", "but chain-3 may be (95 % interval 1.40 – 1.60)"}},
+		{base(campaign.Undecided), []string{"Undecided: no arm", "\nchain-3 would be by itself (95 % interval 1.40 – 1.60), but of several arms one looks faster by luck", "12 pairs do not exclude"}},
+		{wide, []string{"Undecided: no arm", "but chain-3 may be (95 % interval 0.95 – 1.60)"}},
 		{elsewhere(faster(1)), []string{"1.43× plain decoding", "Its server was started with: A=b python3 -m x"}},
 		{&campaign.Result{Verdict: campaign.Undecided}, []string{"no arm was measured"}},
 		{few, []string{"too few pairs for an interval"}},
