@@ -166,8 +166,8 @@ func verdict(r *campaign.Result) string {
 				chosen = fmt.Sprintf("; %.2f× when it was chosen", a.Speedup.BestPlain.Estimate)
 			}
 		}
-		return fmt.Sprintf("Best: %s, %.2f× %s (95 %% interval %s, %d fresh prompts%s).%s%s",
-			ui.Clean(r.Best.Name), s.Estimate, plain, between(s), s.Pairs, chosen, useWith(r), memory)
+		return fmt.Sprintf("Best: %s, %.2f× %s (95 %% interval %s, %d fresh prompts%s).%s%s%s",
+			ui.Clean(r.Best.Name), s.Estimate, plain, between(s), s.Pairs, chosen, runnerUp(r), useWith(r), memory)
 	case campaign.NotConfirmed:
 		again := "no usable pair"
 		if s := r.Confirm.Speedup; s != nil && s.BestPlain != nil {
@@ -178,6 +178,14 @@ func verdict(r *campaign.Result) string {
 		return undecided(r.Open()) + memory
 	}
 	return fmt.Sprintf("Best: %s. No arm is faster.%s", plain, memory)
+}
+
+// runnerUp is the arm that was measured again beside the winner.
+func runnerUp(r *campaign.Result) string {
+	if c := r.Confirm.Rival; c != nil && c.Speedup.BestPlain != nil {
+		return fmt.Sprintf("\nBeside it on the same prompts: %s, %.2f× (%s).", ui.Clean(c.Arm), c.Speedup.BestPlain.Estimate, between(c.Speedup.BestPlain))
+	}
+	return ""
 }
 
 // undecided says what could not be excluded.

@@ -14,7 +14,7 @@ const (
 	Early      = "early"        // it was clear before that it cannot be the best
 	Failed     = "failed"       // its server, or a request
 	Unmeasured = "not measured" // the search passed it over, or the campaign has not come to it
-	Partly     = "partly"       // the time was up, or the campaign goes on
+	Partly     = "partly"       // the time was up, the campaign goes on, or a guided search has seen enough
 )
 
 // ArmResult is what was found about one arm.

@@ -95,8 +95,10 @@ type state struct {
 	WarmUp  []float64  `json:"warm_up,omitempty"` // readings of the first boot
 	Steady  bool       `json:"steady"`
 	Rounds  [][]string `json:"rounds,omitempty"`  // names of the arms that are measured, by round of the search
+	Scouted int        `json:"scouted,omitempty"` // blocks that the first round of a guided search has, the others being for arms that it comes back to; 0 is all
 	Ended   bool       `json:"ended,omitempty"`   // all rounds have been measured
 	Confirm string     `json:"confirm,omitempty"` // the arm that is measured again
+	Rival   string     `json:"rival,omitempty"`   // and one beside it that the first measurement does not tell from it
 	Done    bool       `json:"done,omitempty"`    // nothing is left to measure
 
 	Failed map[string]string `json:"failed,omitempty"` // why arms were given up, by name

@@ -66,6 +66,7 @@ type Unit struct {
 type Slot struct {
 	Name  string
 	Stage trial.Stage
+	Round int // of the search, from 0
 	Group Group
 }
 

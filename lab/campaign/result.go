@@ -3,6 +3,7 @@ package campaign
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -99,10 +100,19 @@ type Speedup struct {
 	BestPlain *Ratio `json:"best_plain"`
 }
 
-// Confirmation is the second measurement of the arm that won the first.
+// Confirmation is the second measurement of the arm that won. Where the first did not tell two arms apart both were measured again, and the
+// one that is faster over both measurements won; the other is its rival.
 type Confirmation struct {
-	Arm     string   `json:"arm"`
-	Speedup *Speedup `json:"speedup"`
+	Arm     string        `json:"arm"`
+	Speedup *Speedup      `json:"speedup"`
+	Rival   *Confirmation `json:"rival,omitempty"`
+}
+
+// of is the second measurement of an arm, nil if it has none.
+func (c *Confirmation) of(arm string) *Confirmation {
+	for ; c != nil && c.Arm != arm; c = c.Rival {
+	}
+	return c
 }
 
 // Planned is what the plan could find out.
@@ -229,12 +239,35 @@ func (r *Result) judge(d *data) {
 		}
 		return
 	}
-	arm := d.arm(best.Name)
-	r.Confirm = &Confirmation{Arm: arm.Name, Speedup: d.speedup(trial.Confirm, arm, r.BestPlain)}
+	r.Confirm = &Confirmation{Arm: best.Name, Speedup: d.speedup(trial.Confirm, d.arm(best.Name), r.BestPlain)}
+	if rival := d.arm(d.state.Rival); rival != nil && best.Name == d.state.Confirm {
+		other := &Confirmation{Arm: rival.Name, Speedup: d.speedup(trial.Confirm, rival, r.BestPlain)}
+		if o := d.outputs(trial.Confirm, rival); !o.wrong() && d.overall(rival.Name) > d.overall(best.Name) {
+			r.Confirm, other = other, r.Confirm
+		}
+		r.Confirm.Rival = other
+	}
+	arm := d.arm(r.Confirm.Arm)
 	r.Verdict = NotConfirmed
-	if o := d.outputs(trial.Confirm, arm); r.Confirm.Speedup.BestPlain.faster() && !o.wrong() {
+	if o := d.outputs(trial.Confirm, arm); r.Confirm.holds() && !o.wrong() {
 		r.Verdict, r.Best, r.Speedup = Faster, arm, r.Confirm.Speedup
 	}
+}
+
+// holds reports that the second measurement shows the arm to be faster than the best plain decoding. Of two, one is by chance twice as often.
+func (c *Confirmation) holds() bool {
+	again := c.Speedup.BestPlain
+	return again.faster() && (c.Rival == nil || 2*again.P < 1-Confidence)
+}
+
+// overall is the logarithm of an arm's speed-up over its baseline in both measurements together; nothing is less than any if there are no pairs.
+func (d *data) overall(arm string) float64 {
+	_, all, _ := d.pairs(trial.Measure, arm)
+	_, again, _ := d.pairs(trial.Confirm, arm)
+	if len(again) == 0 {
+		return math.Inf(-1)
+	}
+	return stats.HodgesLehmann(append(all, again...), Confidence).Estimate
 }
 
 // leader returns the arm with the greatest speed-up of those that are faster than the best plain decoding beyond doubt and wrote what

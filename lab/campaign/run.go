@@ -187,13 +187,14 @@ func (d *driver) round(n int) Plan {
 	p := NewPlan(source(d.setup.Seed, fmt.Sprint("round ", n)), d.Engine, d.arms, which, d.state.Boots, trial.Measure)
 	if n > 0 {
 		for i := range p.Slots {
+			p.Slots[i].Round = n
 			p.Slots[i].Name += fmt.Sprintf("-round%d", n+1)
 		}
 	}
 	return p
 }
 
-// confirm measures the winner again, beside the best plain decoding.
+// confirm measures the winner again, and what may be as fast, beside the best plain decoding.
 func (d *driver) confirm(ctx context.Context) error {
 	if d.state.Confirm == "" && !d.state.Done {
 		r := d.result()
@@ -207,7 +208,7 @@ func (d *driver) confirm(ctx context.Context) error {
 			}
 			d.predictions = append(d.predictions, p)
 		}
-		d.state.Confirm = best.Name
+		d.state.Confirm, d.state.Rival = best.Name, d.rival(r, best)
 		if err := d.save(); err != nil {
 			return err
 		}
@@ -218,12 +219,28 @@ func (d *driver) confirm(ctx context.Context) error {
 	return d.carryOut(ctx, d.confirmation())
 }
 
+// rival is the runner-up, if it may be as fast as the winner and a start of the server measures both; "" if there is none. To start
+// one more server for it would take longer than what is at stake is worth.
+func (d *driver) rival(r *Result, best *ArmResult) string {
+	others := slices.DeleteFunc(slices.Clone(r.Arms), func(a ArmResult) bool { return a.Name == best.Name })
+	next := leader(others, "")
+	if next == nil || *next.Speedup.best().High < best.Speedup.best().Estimate {
+		return ""
+	}
+	own, _ := d.Engine.Split(best.Knobs)
+	other, _ := d.Engine.Split(next.Knobs)
+	if identity(own) != identity(other) {
+		return ""
+	}
+	return next.Name
+}
+
 // confirmation plans the confirm run.
 func (d *driver) confirmation() Plan {
 	best := d.bestPlain()
 	var which []int
 	for i, a := range d.arms {
-		if a.Name == d.state.Confirm || a.Name == best {
+		if a.Name == d.state.Confirm || a.Name == d.state.Rival || a.Name == best {
 			which = append(which, i)
 		}
 	}
@@ -263,12 +280,8 @@ func (d *driver) turnsAhead(slots []Slot) (n int) {
 	if d.state.Size == nil || len(slots) == 0 {
 		return 0
 	}
-	for _, s := range slots {
-		if s.Stage == trial.Confirm {
-			n += len(s.Group.Units) * d.state.Size.Confirm
-		} else {
-			n += len(s.Group.Units) * d.state.Size.Prompts
-		}
+	for i := range slots {
+		n += d.turnsIn(&slots[i])
 	}
 	if slots[0].Stage != trial.Confirm {
 		n += d.state.Size.Confirm
@@ -360,6 +373,7 @@ func (d *driver) fit(p []Slot) error {
 	left := time.Duration(planShare*float64(d.file.Budget.Time)) - d.used()
 	size, fits := Fit(want, allRounds(d.file, d.setup.Seed, d.arms, plan.perBlock()), left, fixed, d.request, d.token)
 	d.state.Size = &size
+	d.scout()
 	if !fits {
 		if err := d.note(doubt, fmt.Sprintf("even the smallest campaign takes longer than the %v that are left: it may end early", left.Round(time.Second))); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"draftlab/lab/campaign/file"
 	"draftlab/lab/client"
 	"draftlab/lab/search"
+	"draftlab/lab/stats"
 	"draftlab/lab/store"
 	"draftlab/lab/trial"
 )
@@ -31,9 +32,37 @@ func (d *data) seen() (out []search.Measured) {
 		if _, failed := d.state.Failed[a.Name]; a.Plain() || len(trials) == 0 && !failed {
 			continue
 		}
-		out = append(out, search.Measured{Arm: a, Pairs: d.seenPairs(&a), Shares: shares(phases(trials))})
+		out = append(out, search.Measured{Arm: a, Pairs: d.seenPairs(&a), Shares: shares(phases(trials)), Partly: d.scouted(a.Name)})
 	}
 	return out
+}
+
+// scout has the first round of a guided search see half of the prompts: most of its arms are there for the model alone, and it comes back
+// to those that may be the best. Where arms have starts of their own that would cost more than it saves.
+func (d *driver) scout() {
+	if all := len(d.arms) - 1; d.file.Search.Kind == file.Model && d.state.Size.Prompts >= 2*leastPrompts {
+		which := make([]int, 0, all)
+		for i := range all {
+			which = append(which, i+1)
+		}
+		if len(group(d.Engine, d.arms, which)) == 1 {
+			d.state.Scouted = (d.state.Size.Prompts + 1) / 2
+		}
+	}
+}
+
+// scouted reports that an arm has been measured in the first round, has not been given up there, and that the search has not come back to it.
+func (d *data) scouted(arm string) bool {
+	if _, failed := d.state.Failed[arm]; failed || d.state.Scouted == 0 {
+		return false
+	}
+	for n, names := range d.state.Rounds {
+		if slices.Contains(names, arm) != (n == 0) {
+			return false
+		}
+	}
+	stop, _ := d.decided(arm, d.most())
+	return stop == stats.GoOn
 }
 
 // seenPairs are the turns of an arm with its baseline beside each: that of the same pair, or where the baseline has a server of its own,

@@ -9,6 +9,7 @@ import (
 
 	"draftlab/lab/client"
 	"draftlab/lab/search"
+	"draftlab/lab/trial"
 )
 
 // chainsOf has a fake server draft in chains whose drafts are accepted at 70 %, and whose cycles cost 13 % of a plain step more for each
@@ -66,6 +67,16 @@ func modelSearch(t *testing.T, e *fakeEngine) {
 	if r.Best == nil || r.Best.Steps < 3 || r.Best.Steps > 5 || math.Abs(r.Speedup.SameEnv.Estimate-1.82) > 0.1 {
 		t.Errorf("best %+v at %+v", r.Best, r.Speedup)
 	}
+	for i := range r.Arms[1:] {
+		a := &r.Arms[1+i]
+		pairs := len(d.of(trial.Measure, a.Name))
+		if a.Decided == Partly && pairs != 6 || a.Decided == Full && pairs != 12 || a.Decided == Partly && a.Name == r.Best.Name {
+			t.Errorf("%s was measured %s, in %d pairs", a.Name, a.Decided, pairs)
+		}
+	}
+	if d.state.Scouted != 6 || len(d.of(trial.Measure, "chain-12")) > 6 {
+		t.Errorf("%d prompts scouted, chain-12 measured in %d pairs", d.state.Scouted, len(d.of(trial.Measure, "chain-12")))
+	}
 	first := strings.Join(d.state.Rounds[0], " ")
 	scored, alone := 0, 0
 	for _, p := range r.Predictions {
@@ -113,5 +124,40 @@ func TestEveryPair(t *testing.T) {
 		if early := a.Decided == Early; early != stop || (a.Speedup.SameEnv.Pairs == 24) == stop {
 			t.Errorf("early_stop %t: %s after %d pairs", stop, a.Decided, a.Speedup.SameEnv.Pairs)
 		}
+	}
+}
+
+// TestRival: of two arms that the first measurement does not tell apart both are measured again, and the faster one over all wins; an arm that is
+// slower beyond doubt is not.
+func TestRival(t *testing.T) {
+	const two = "drafter: d\nworkload: {count: 12, confirm: 12, max_tokens: 100}\nfactors: {steps: [%s]}\n"
+	r, d := finish(t, chainsOf(0.02, false), fmt.Sprintf(two, "3, 4"), nil)
+	c := r.Confirm
+	if c == nil || c.Rival == nil {
+		t.Fatalf("confirmed: %+v", c)
+	}
+	for _, again := range []*Confirmation{c, c.Rival} {
+		if n := len(d.of(trial.Confirm, again.Arm)); n != 12 || again.Speedup.SameEnv.Pairs != 12 {
+			t.Errorf("%s was measured again in %d pairs: %+v", again.Arm, n, again.Speedup.SameEnv)
+		}
+	}
+	if r.Verdict != Faster || r.Best.Name != c.Arm || d.overall(c.Arm) < d.overall(c.Rival.Arm) {
+		t.Errorf("%s: best %v, overall %v and %v", r.Verdict, r.Best, d.overall(c.Arm), d.overall(c.Rival.Arm))
+	}
+	for _, v := range r.Verdicts {
+		if strings.HasPrefix(v.Hypothesis, c.Rival.Arm+" decodes faster") && v.Next != "measured again beside "+c.Arm+", which is faster over both measurements" {
+			t.Errorf("%+v", v)
+		}
+	}
+	if r, _ := finish(t, chainsOf(0.02, false), fmt.Sprintf(two, "3, 12"), nil); r.Confirm == nil || r.Confirm.Rival != nil {
+		t.Errorf("confirmed: %+v", r.Confirm)
+	}
+	slow := &Confirmation{Speedup: &Speedup{BestPlain: &Ratio{Low: new(float64), P: 0.03}}, Rival: &Confirmation{}}
+	*slow.Speedup.BestPlain.Low = 1.01
+	if slow.holds() {
+		t.Error("one of two holds at 3 %")
+	}
+	if slow.Rival = nil; !slow.holds() {
+		t.Error("a single one does not hold at 3 %")
 	}
 }

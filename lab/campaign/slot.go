@@ -78,7 +78,7 @@ func (d *driver) anyLeft(s *Slot) bool {
 	}
 	done := d.done(s)
 	for n := range d.blocksOf(s.Stage) {
-		if !d.left[d.block(s.Stage, n)[0].ID] && slices.ContainsFunc(d.live(s), func(u int) bool { return !done[[2]int{n, u}] }) {
+		if !d.left[d.block(s.Stage, n)[0].ID] && slices.ContainsFunc(d.live(s), func(u int) bool { return d.has(s, u, n) && !done[[2]int{n, u}] }) {
 			return true
 		}
 	}
@@ -102,6 +102,30 @@ func (d *driver) blocksOf(stage trial.Stage) int {
 		return d.state.Size.Confirm
 	}
 	return d.state.Size.Prompts
+}
+
+// has reports whether a unit of a slot is sent a block.
+func (d *driver) has(s *Slot, unit, block int) bool {
+	a := &d.arms[s.Group.Units[unit].Arm]
+	switch {
+	case d.state.Scouted == 0 || s.Stage == trial.Confirm || a.Plain():
+		return true
+	case s.Round == 0:
+		return block < d.state.Scouted
+	}
+	return block >= d.state.Scouted || !slices.Contains(d.state.Rounds[0], a.Name)
+}
+
+// turnsIn is how many turns a slot has.
+func (d *driver) turnsIn(s *Slot) (turns int) {
+	for block := range d.blocksOf(s.Stage) {
+		for unit := range s.Group.Units {
+			if d.has(s, unit, block) {
+				turns++
+			}
+		}
+	}
+	return turns
 }
 
 // done are the turns, by block and unit, that were measured whole on any start of a slot. Half a pair does not count: its other half
@@ -306,11 +330,10 @@ func reading(t *turn, d *driver) (value float64, tokens time.Duration, count int
 
 // measure takes the turns that are left. Where it fails it says which arm was at it.
 func (d *driver) measure(ctx context.Context, s *Slot) (arm int, err error) {
-	total := d.blocksOf(s.Stage) * len(s.Group.Units)
-	done := d.done(s)
+	total, done := d.turnsIn(s), d.done(s)
 	for n := range d.blocksOf(s.Stage) {
 		for _, t := range s.turns(d.setup.Seed, n) {
-			if done[[2]int{n, t.Number}] || d.left[d.block(s.Stage, n)[0].ID] || !slices.Contains(d.live(s), t.Number) {
+			if !d.has(s, t.Number, n) || done[[2]int{n, t.Number}] || d.left[d.block(s.Stage, n)[0].ID] || !slices.Contains(d.live(s), t.Number) {
 				continue
 			}
 			if d.over(s.Stage) {

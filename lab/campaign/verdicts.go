@@ -113,6 +113,8 @@ func (r *Result) next(a *ArmResult, o trial.Outcome) string {
 		return "use it: the confirm run agrees"
 	case r.Confirm != nil && r.Confirm.Arm == a.Name:
 		return "the confirm run does not agree: measure again, for longer"
+	case r.Confirm.of(a.Name) != nil:
+		return "measured again beside " + r.Confirm.Arm + ", which is faster over both measurements"
 	case o == trial.Failed:
 		return "see the boot's log"
 	case o == trial.Undecided && a.Decided != Unmeasured:
@@ -191,12 +193,13 @@ func (r *Result) score(d *data) {
 			search.Score(scored[i:i+1], seen)
 			continue
 		}
-		if r.Confirm == nil || p.Arm != r.Confirm.Arm {
+		again := r.Confirm.of(p.Arm)
+		if again == nil {
 			continue
 		}
 		switch p.Quantity {
 		case "speedup":
-			if s := r.Confirm.Speedup.SameEnv; s != nil {
+			if s := again.Speedup.SameEnv; s != nil {
 				p.Measured = &trial.Interval{Estimate: s.Estimate, Low: s.Low, High: s.High, Confidence: s.Confidence}
 			}
 		case "accept_length":

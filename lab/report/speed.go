@@ -33,7 +33,10 @@ func (p *page) contenders() (out []contender) {
 			out = append(out, c)
 		}
 	}
-	if c := r.Confirm; c != nil && decisive(c.Speedup) != nil {
+	for c := r.Confirm; c != nil; c = c.Rival {
+		if decisive(c.Speedup) == nil {
+			continue
+		}
 		again := contender{name: c.Arm + ", confirm run", measured: same(c.Speedup), best: c.Arm == r.best(), again: true}
 		if a := r.arm(c.Arm); a != nil {
 			again.overall = p.overall(a, c.Speedup)
@@ -214,7 +217,7 @@ func drawSpeedups(d *drawing, cs []contender, best string) {
 // label is the name beside the chart: the winner has a star, and its confirm run stands last.
 func (c *contender) label() string {
 	name := c.name
-	if c.again {
+	if c.again && c.best {
 		name = "confirm run"
 	}
 	if c.best {

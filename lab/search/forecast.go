@@ -42,9 +42,9 @@ type Forecast struct {
 
 	cycle, gain, length *residuals[trial.Arm]
 
-	noise float64 // standard error of an arm's logarithms of cycles, over its pairs
-	own   float64 // standard deviation of an arm's accept length for its cycles' places in the text
-	drift float64 // standard deviation of how far all arms move between two times
+	prompt map[string]float64 // logarithm of what a prompt does to cycles
+	noise  float64            // standard error of an arm's logarithms of cycles, over its pairs
+	own    float64            // standard deviation of an arm's accept length for its cycles' places in the text
 }
 
 var errNoChain = errors.New("no chain has been measured whose accepted drafts were counted")
@@ -64,6 +64,7 @@ func NewForecast(done []Measured) (*Forecast, error) {
 	if f.count(known); len(f.all) == 0 {
 		return nil, errNoChain
 	}
+	f.measurePrompts(known)
 	f.measureNoise(known)
 	f.fitSiblings(known)
 	if err := f.fitCost(known); err != nil {
@@ -107,23 +108,38 @@ func (f *Forecast) onEach(prompts map[string]bool) (out []chains) {
 	return out
 }
 
-// measureNoise takes the noise of pairs from their scatter within arms, and the drift from how far arms that were measured in the
-// same time moved together from its first half to its second.
-func (f *Forecast) measureNoise(known []Measured) {
-	var noise, moves, expected float64
-	for _, m := range known {
-		logs := m.cycles()
-		own := square(standardError(logs))
-		noise += own
-		moves += square(stats.Median(logs[len(logs)/2:]) - stats.Median(logs[:len(logs)/2]))
-		expected += 4 * own * medianLoss
+// measurePrompts finds by how much each prompt's cycles lie off the arms' centres: texts differ in length, and an arm that saw some of the
+// prompts only is not to be taken for slower. It is median polish (Tukey 1977, Exploratory Data Analysis, chapter 11), which settles in a few turns.
+func (f *Forecast) measurePrompts(known []Measured) {
+	f.prompt = map[string]float64{}
+	for range 4 {
+		off := map[string][]float64{}
+		for i := range known {
+			center := stats.Median(f.cycles(&known[i]))
+			for _, p := range known[i].Pairs {
+				off[p.Prompt] = append(off[p.Prompt], p.Cycle-center)
+			}
+		}
+		for prompt, by := range off {
+			f.prompt[prompt] = stats.Median(by)
+		}
 	}
-	n := float64(len(known))
-	f.noise, f.drift = math.Sqrt(noise/n), math.Sqrt(max(0, moves-expected)/n/2)
 }
 
-// medianLoss is the variance of a median over that of a mean, for normal noise.
-const medianLoss = math.Pi / 2
+// cycles are the logarithms of an arm's cycles without what prompts do to them.
+func (f *Forecast) cycles(m *Measured) []float64 {
+	return m.each(func(p *Pair) float64 { return p.Cycle - f.prompt[p.Prompt] })
+}
+
+// measureNoise takes the noise of pairs from their scatter within arms: the standard error of an arm's centre. Each arm has moved the prompts'
+// own part by its share.
+func (f *Forecast) measureNoise(known []Measured) {
+	noise, n := 0.0, float64(len(known))
+	for i := range known {
+		noise += square(standardError(f.cycles(&known[i])))
+	}
+	f.noise = math.Sqrt(noise / max(1, n-1))
+}
 
 // standardError is that of a centre, from the interval that the signed-rank test gives it.
 func standardError(logs []float64) float64 {
@@ -152,7 +168,7 @@ func (f *Forecast) fitCost(known []Measured) (err error) {
 	var seen []costmodel.Observation
 	for i := range known {
 		m := &known[i]
-		logs := m.cycles()
+		logs := f.cycles(m)
 		cycle := math.Exp(stats.HodgesLehmann(logs, 0.95).Estimate)
 		o := costmodel.Observation{Shape: shapeOf(m.Arm, 1), Cycle: costmodel.Measured(cycle, cycle*standardError(logs))}
 		for _, p := range m.Pairs {
@@ -198,10 +214,10 @@ func (f *Forecast) fitResiduals(known []Measured) {
 	var cycle, gain, length, noise, own []float64
 	for i := range known {
 		m := &known[i]
-		logs := m.cycles()
+		logs := f.cycles(m)
 		arms = append(arms, m.Arm)
 		cycle = append(cycle, stats.HodgesLehmann(logs, 0.95).Estimate-f.modelCycle(m.Arm))
-		noise = append(noise, square(standardError(logs))+square(f.drift))
+		noise = append(noise, square(standardError(logs)))
 		all, each := f.on(m.prompts()), f.onEach(m.prompts())
 		if len(all) == 0 || len(each) == 0 {
 			continue
@@ -226,7 +242,7 @@ func (f *Forecast) Predict(a trial.Arm) []trial.Prediction {
 	cycle += f.modelCycle(a)
 	gain += f.modelGain(a, f.each)
 	length += f.modelLength(a, f.all)
-	cycleOff += square(f.noise) + square(f.drift)
+	cycleOff += square(f.noise) + square(drift)
 	gainOff, lengthOff = gainOff+square(f.own), lengthOff+square(f.own)
 	make := func(quantity string, log, variance float64) trial.Prediction {
 		low, high := math.Exp(log-within*math.Sqrt(variance)), math.Exp(log+within*math.Sqrt(variance))

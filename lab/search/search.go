@@ -33,6 +33,8 @@ type Pair struct {
 type Measured struct {
 	trial.Arm
 	Pairs []Pair
+	// Partly says that the search may ask for the arm again, to see it on more prompts.
+	Partly bool
 	// Shares are the parts of a cycle that the server's ledger gives its phases, without those of prompts; nil if it keeps none.
 	Shares map[string]float64
 }
@@ -61,8 +63,8 @@ type Guided struct {
 // Most is how many arms the search measures at most.
 func (g *Guided) Most() int { return g.most }
 
-// batch is how many contenders are measured before the model is fitted again: with more, time goes to arms that the first of them
-// would have ruled out.
+// batch is how many contenders are measured before the model is fitted again, and how many that were measured in part are gone on with:
+// with more, time goes to arms that the first of them would have ruled out.
 const batch = 2
 
 // NewGuided returns a search that measures at most so many arms; 0 leaves it to the search.
@@ -79,27 +81,30 @@ func usualMost(arms []trial.Arm) int { return min(len(arms), max(len(arms)/5, le
 // Next returns the arms to measure now, given all that have been measured, and none once the search is over. The caller measures them
 // all before it asks again; one that failed counts as measured, without pairs. First come those that a model can be fitted to,
 // and then contenders: arms whose speed-up may, by the upper bound that was foretold, reach the best lower bound of any, those first
-// that are expected to improve most on the best that was measured.
-func (g *Guided) Next(done []Measured) []trial.Arm {
+// that are expected to improve most on the best that was measured. What was measured in part is foretold as well, from itself and the others.
+func (g *Guided) Next(done []Measured) (next []trial.Arm) {
 	if first := unmeasured(seeds(g.arms), done); len(first) > 0 && len(done) < g.most {
 		return first[:min(len(first), g.most-len(done))]
 	}
 	left := unmeasured(g.arms, done)
-	g.foretell(left, done)
 	least, best := math.Inf(-1), math.Inf(-1) // the best lower bound, and the best that was measured
+	var begun []trial.Arm
 	for _, m := range done {
 		if low, ok := m.lower(); ok {
 			least, best = max(least, low), max(best, stats.HodgesLehmann(m.speedups(), 0.95).Estimate)
 		}
+		if m.Partly {
+			begun = append(begun, m.Arm)
+		}
 	}
 	foretold := map[string]trial.Prediction{}
-	for _, p := range g.Predictions {
-		if p.Quantity == Speedup && slices.ContainsFunc(left, func(a trial.Arm) bool { return a.Name == p.Arm }) {
+	for _, p := range append(g.foretell(left, done), g.predict(begun, done)...) {
+		if p.Quantity == Speedup {
 			foretold[p.Arm] = p
 			least = max(least, *p.Low)
 		}
 	}
-	contenders := slices.DeleteFunc(left, func(a trial.Arm) bool {
+	contenders := slices.DeleteFunc(append(begun, left...), func(a trial.Arm) bool {
 		p, ok := foretold[a.Name]
 		return ok && *p.High < least // of what cannot be foretold anything may be true
 	})
@@ -110,7 +115,18 @@ func (g *Guided) Next(done []Measured) []trial.Arm {
 		return math.Inf(1)
 	}
 	slices.SortStableFunc(contenders, func(a, b trial.Arm) int { return cmp.Compare(hope(b), hope(a)) })
-	return contenders[:max(0, min(len(contenders), batch, g.most-len(done)))]
+	again, fresh := batch, max(0, min(batch, g.most-len(done)))
+	for _, a := range contenders {
+		room := &fresh
+		if slices.ContainsFunc(begun, func(b trial.Arm) bool { return b.Name == a.Name }) {
+			room = &again
+		}
+		if *room > 0 {
+			*room--
+			next = append(next, a)
+		}
+	}
+	return next
 }
 
 // improvement is by how much the logarithm of what was foretold is expected to be above the best one that was measured, no improvement
@@ -127,14 +143,21 @@ func improvement(p trial.Prediction, best float64) float64 {
 	return sd * (z*math.Erfc(-z/math.Sqrt2)/2 + math.Exp(-z*z/2)/math.Sqrt(2*math.Pi))
 }
 
-// foretell replaces the predictions of what is still to be measured.
-func (g *Guided) foretell(left []trial.Arm, done []Measured) {
+// foretell replaces the predictions of what is still to be measured, and returns those.
+func (g *Guided) foretell(left []trial.Arm, done []Measured) []trial.Prediction {
 	waiting := map[string]bool{}
 	for _, a := range left {
 		waiting[a.Name] = true
 	}
 	g.Predictions = slices.DeleteFunc(g.Predictions, func(p trial.Prediction) bool { return waiting[p.Arm] })
-	for _, group := range groups(left) {
+	made := g.predict(left, done)
+	g.Predictions = append(g.Predictions, made...)
+	return made
+}
+
+// predict foretells arms from those that were measured of the same kind.
+func (g *Guided) predict(arms []trial.Arm, done []Measured) (made []trial.Prediction) {
+	for _, group := range groups(arms) {
 		var known []Measured
 		for _, m := range done {
 			if kin(m.Arm) == kin(group[0]) {
@@ -147,9 +170,10 @@ func (g *Guided) foretell(left []trial.Arm, done []Measured) {
 			continue
 		}
 		for _, a := range group {
-			g.Predictions = append(g.Predictions, f.Predict(a)...)
+			made = append(made, f.Predict(a)...)
 		}
 	}
+	return made
 }
 
 // kin is what arms have in common that one model is for: all but the shape.
