@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +18,9 @@ import (
 
 // TestHangUp: a terminal that goes away ends a command as an interrupt does, in order; under nohup it does not.
 func TestHangUp(t *testing.T) {
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP) // what a program handles, its children do not ignore, even if all of this runs under nohup
+	defer signal.Stop(handled)
 	program := filepath.Join(t.TempDir(), "draftlab")
 	if err := copyProgram(program); err != nil {
 		t.Fatal(err)
