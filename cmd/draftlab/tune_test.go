@@ -53,8 +53,11 @@ func TestVerdicts(t *testing.T) {
 	faster := func(arm int) *campaign.Result {
 		r := base(campaign.Faster)
 		r.Best, r.Speedup = &arms[arm], over(ratioOf(1.43, 1.31, 1.52))
+		r.Confirm = &campaign.Confirmation{Arm: arms[arm].Name, Speedup: r.Speedup}
 		return r
 	}
+	near := faster(1)
+	near.Confirm.Rival = &campaign.Confirmation{Arm: "tree-3-2-6", Speedup: over(ratioOf(1.41, 1.3, 1.5))}
 	unconfirmed := base(campaign.NotConfirmed)
 	unconfirmed.Confirm = &campaign.Confirmation{Arm: "chain-3", Speedup: over(ratioOf(1.02, 0.97, 1.07))}
 	nothing := base(campaign.NotConfirmed)
@@ -71,6 +74,7 @@ func TestVerdicts(t *testing.T) {
 		want []string
 	}{
 		{faster(1), []string{"Best: chain-3, 1.43× plain decoding (95 % interval 1.31 – 1.52, 12 fresh prompts; 1.50× when", "draftlab serve --model smollm2 --drafter /drafters/one --steps 3\n", "20.0 GB/s (quartiles 18.0 – 22.0)"}},
+		{near, []string{"Best: chain-3, 1.43×", "\nBeside it on the same prompts: tree-3-2-6, 1.41× (1.30 – 1.50).\nUse it with"}},
 		{faster(2), []string{"--drafter ngram --steps 3\n"}},
 		{faster(3), []string{"--steps 3 --topk 2 --draft-tokens 6\n"}},
 		{unconfirmed, []string{"plain decoding, as far as can be told. chain-3 seemed faster, but the confirm run gave 1.02× (95 % interval 0.97 – 1.07, 12 fresh"}},
