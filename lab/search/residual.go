@@ -76,17 +76,17 @@ func (r *residuals[T]) at(a T) (residual, variance float64) {
 	return residual, max(variance, 0)
 }
 
-// How alike the models' errors are of two arms, as covariances of logarithms. The sizes are near those under which what was measured of 191 chains
+// How alike the models' errors are of two arms, as covariances of logarithms. The sizes are near those under which what was measured of 148 chains
 // and trees of up to 12 rows of the default target is likeliest (docs/LOG.md); experiments/predict scores them on others. Larger
 // ones make wider intervals, longer lengths closer ones far from measured arms.
 const (
 	cycleRows, rowsApart     = 0.035, 0.4 // verification is no straight line of its rows: kernels and graphs come in steps
-	cyclePasses, passesApart = 0.02, 1.0  // nor are the drafter's passes all equal
-	cycleOwn                 = 0.012      // what equal rows and passes have apart
+	cyclePasses, passesApart = 0.014, 0.8 // nor are the drafter's passes all equal
+	cycleOwn                 = 0.0085     // what equal rows and passes have apart
 	drift                    = 0.012      // how far the machine moves all arms between one time and another
-	gainDepth, stepsApart    = 0.003, 0.7 // rates are taken between measured depths
+	gainDepth, stepsApart    = 0.002, 0.7 // rates are taken between measured depths
 	gainTree                 = 0.09       // drafters choose a tree's nodes by what they expect at each place, so that few do more
-	sizeApart, depthApart    = 1.3, 1.0   // how wide levels may be tells next to nothing beside those
+	sizeApart, depthApart    = 1.3, 1.1   // how wide levels may be tells next to nothing beside those
 	gainOwn                  = 0.2        // over the root of the cycles: cycles of two arms begin at different places of the text
 )
 
