@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"draftlab/engine"
 	"draftlab/engine/draft/eagle3"
@@ -35,10 +34,8 @@ func (t *tuning) completeLlama(ctx context.Context, config *target.Config) error
 	checkpoint := config.Drafter
 	switch checkpoint {
 	case "auto":
-		if checkpoint = ""; t.env.drafterOf(t.file.Model) != "" {
-			if checkpoint, err = unpackDrafter(t.env, t.env.drafterOf(t.file.Model)); err != nil {
-				return err
-			}
+		if checkpoint, err = t.shipped(); err != nil {
+			return err
 		}
 	case string(engine.DraftNone), string(engine.DraftNgram):
 		checkpoint = ""
@@ -73,8 +70,7 @@ func (e *Env) convertedDrafter(checkpoint, model string) (string, error) {
 			fmt.Fprintln(sum, path, s.Size(), s.ModTime().UnixNano())
 		}
 	}
-	name := strings.TrimSuffix(filepath.Base(checkpoint), string(filepath.Separator))
-	return filepath.Join(dir, name+"-"+hex.EncodeToString(sum.Sum(nil)[:6])+".gguf"), nil
+	return filepath.Join(dir, filepath.Base(checkpoint)+"-"+hex.EncodeToString(sum.Sum(nil)[:6])+".gguf"), nil
 }
 
 // make writes the file, unless it is there.

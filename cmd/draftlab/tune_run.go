@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,14 +132,11 @@ func (t *tuning) complete(config *target.Config) error {
 		config.Drafter = string(engine.DraftNone)
 	}
 	if config.Drafter == "auto" {
-		config.Drafter = string(engine.DraftNone)
-		if name := t.env.drafterOf(t.file.Model); name != "" {
-			var err error
-			if config.Drafter, err = unpackDrafter(t.env, name); err != nil {
-				return err
-			}
+		var err error
+		if config.Drafter, err = t.shipped(); err != nil {
+			return err
 		}
-		if config.Drafter == string(engine.DraftNone) || !engine.SpeculationPays() {
+		if config.Drafter = cmp.Or(config.Drafter, string(engine.DraftNone)); config.Drafter == string(engine.DraftNone) || !engine.SpeculationPays() {
 			t.about.Drafter = config.Drafter // to serve "auto" would mean something else
 		}
 	}
@@ -149,6 +147,15 @@ func (t *tuning) complete(config *target.Config) error {
 		config.Flags["max-running-requests"] = strconv.Itoa(t.file.Workload.Concurrency)
 	}
 	return nil
+}
+
+// shipped is the directory of the drafter that comes with the model, "" if there is none.
+func (t *tuning) shipped() (string, error) {
+	name := t.env.drafterOf(t.file.Model)
+	if name == "" {
+		return "", nil
+	}
+	return unpackDrafter(t.env, name)
 }
 
 // serverEnviron is the environment without the keys that servers of draftlab's and llama.cpp's would ask their clients for.

@@ -40,14 +40,15 @@ func (d *data) seen() (out []search.Measured) {
 // scout has the first round of a guided search see half of the prompts: most of its arms are there for the model alone, and it comes back
 // to those that may be the best. Where arms have starts of their own that would cost more than it saves.
 func (d *driver) scout() {
-	if all := len(d.arms) - 1; d.file.Search.Kind == file.Model && d.state.Size.Prompts >= 2*leastPrompts {
-		which := make([]int, 0, all)
-		for i := range all {
-			which = append(which, i+1)
-		}
-		if len(group(d.Engine, d.arms, which)) == 1 {
-			d.state.Scouted = (d.state.Size.Prompts + 1) / 2
-		}
+	if d.file.Search.Kind != file.Model || d.state.Size.Prompts < 2*leastPrompts {
+		return
+	}
+	var all []int
+	for i := range d.arms[1:] {
+		all = append(all, i+1)
+	}
+	if len(group(d.Engine, d.arms, all)) == 1 {
+		d.state.Scouted = (d.state.Size.Prompts + 1) / 2
 	}
 }
 

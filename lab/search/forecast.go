@@ -100,8 +100,10 @@ func (f *Forecast) onEach(prompts map[string]bool) (out []chains) {
 	}
 	deepest := f.chains[len(f.chains)-1]
 	for _, prompt := range slices.Sorted(maps.Keys(deepest.prompts())) {
-		c := f.on(map[string]bool{prompt: true})
-		if (prompts == nil || prompts[prompt]) && len(c) > 0 && c[len(c)-1].steps == deepest.Steps {
+		if prompts != nil && !prompts[prompt] {
+			continue
+		}
+		if c := f.on(map[string]bool{prompt: true}); len(c) > 0 && c[len(c)-1].steps == deepest.Steps {
 			out = append(out, c)
 		}
 	}
