@@ -21,16 +21,19 @@ type Proposal struct {
 // Set makes q the distribution d with its token i called ids[i]; ids ascend. It allocates only where q lacks capacity.
 func (q *Proposal) Set(d *Distribution, ids []int32) {
 	q.IDs, q.Weights, q.Total = q.IDs[:0], q.Weights[:0], d.Total
+	add := func(i int32) { // a filter may leave a token in that the drafter rules out
+		if w := d.Weights[i]; w > 0 {
+			q.IDs, q.Weights = append(q.IDs, ids[i]), append(q.Weights, w)
+		}
+	}
 	if d.IDs != nil {
 		for _, i := range d.IDs {
-			q.IDs, q.Weights = append(q.IDs, ids[i]), append(q.Weights, d.Weights[i])
+			add(i)
 		}
 		return
 	}
-	for i, w := range d.Weights {
-		if w > 0 {
-			q.IDs, q.Weights = append(q.IDs, ids[i]), append(q.Weights, w)
-		}
+	for i := range d.Weights {
+		add(int32(i))
 	}
 }
 

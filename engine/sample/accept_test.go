@@ -83,6 +83,24 @@ func TestAccept(t *testing.T) {
 	})
 }
 
+// TestProposalOfMaskedTokens: a token that a filter keeps and the drafter rules out is no candidate.
+func TestProposalOfMaskedTokens(t *testing.T) {
+	no := float32(math.Inf(-1))
+	for name, topK := range map[string]int{"whole": -1, "filtered": 3} {
+		p := Defaults()
+		p.Temperature, p.TopK = 1, topK
+		d, err := New(4).Distribution(&p, []float32{0, no, 1, no}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var q Proposal
+		q.Set(&d, []int32{3, 5, 7, 9})
+		if !slices.Equal(q.IDs, []int32{3, 7}) || q.Weights[0]+q.Weights[1] != q.Total {
+			t.Errorf("%s: %+v", name, q)
+		}
+	}
+}
+
 func checkAccept(t *rapid.T, d *Distribution, q *Proposal, vocab int, id int32, random uint64) {
 	before, prop := shares(d, vocab), make([]float64, vocab)
 	for i, id := range q.IDs {

@@ -302,7 +302,7 @@ func TestStoppedAtOnce(t *testing.T) {
 		t.Skip("no setsid here, so that groups are made at once")
 	}
 	slow := t.TempDir()
-	if err := os.WriteFile(filepath.Join(slow, "setsid"), []byte("#!/bin/sh\nsleep 0.5\nexec "+setsid+" \"$@\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(slow, "setsid"), []byte("#!/bin/sh\nn=0\nwhile [ $n -lt 500000 ]; do n=$((n + 1)); done\nexec "+setsid+" \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", slow+string(os.PathListSeparator)+os.Getenv("PATH"))

@@ -30,10 +30,12 @@ if [ "$silence" != 0 ] && command -v timeout >/dev/null 2>&1; then
 else
 	word() { head -c 1 <&3; }
 fi
-leftovers() { # ends what has left the group, where the system tells
-	for f in $(grep -slzxF -e "$mark" /proc/[0-9]*/environ 2>/dev/null); do
-		f=${f#/proc/}
-		kill -KILL "${f%/environ}" 2>/dev/null
+leftovers() { # ends what has left the group, where the system tells; twice, since a process in the middle of an exec has no environment
+	for _ in 1 2; do
+		for f in $(grep -slzxF -e "$mark" /proc/[0-9]*/environ 2>/dev/null); do
+			f=${f#/proc/}
+			kill -KILL "${f%/environ}" 2>/dev/null
+		done
 	done
 }
 # The command has a group from some moment on; before, it is a process of this script's.
