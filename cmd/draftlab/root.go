@@ -33,6 +33,15 @@ standard output and progress to standard error; with --json the result is one JS
 		newDoctor(env),
 		newVersion(env),
 	)
+	root.SetHelpCommand(newHelp())
+	version := root.Flags().Bool("version", false, "print which build this is, as draftlab version does")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *version {
+			return printVersion(env, cmd)
+		}
+		return help(cmd, args)
+	}
 	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetIn(env.Stdin)

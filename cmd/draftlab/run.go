@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"draftlab/internal/ui"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"draftlab/internal/ui"
 )
 
 // The exit statuses of every command.
@@ -90,12 +91,42 @@ func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		err := &usageError{fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0]), "see " + cmd.CommandPath() + " --help"}
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			err.hint = "did you mean " + strings.Join(near, " or ") + "?"
-		}
-		return err
+		return noCommand(cmd, args[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// noCommand is the error about a word that is no command of cmd.
+func noCommand(cmd *cobra.Command, word string) error {
+	if !cmd.HasSubCommands() {
+		return usage(cmd, "%s has no commands of its own: unexpected %q", cmd.CommandPath(), word)
+	}
+	err := &usageError{fmt.Sprintf("%s has no command %q", cmd.CommandPath(), word), "see " + cmd.CommandPath() + " --help"}
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		err.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return err
+}
+
+// newHelp makes the command that prints a command's manual, in the place of cobra's own, to which a command that there is not is no error.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Print the manual of a command",
+		Long:  "Help prints the manual of a command, as COMMAND --help does; without one, that of draftlab itself." + exitHelp,
+		Example: `  draftlab help
+  draftlab help model verify`,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			about := cmd.Root()
+			for _, word := range words {
+				next, _, err := about.Find([]string{word})
+				if err != nil || next == about {
+					return noCommand(about, word)
+				}
+				about = next
+			}
+			return about.Help()
+		},
+	}
 }

@@ -31,14 +31,17 @@ The JSON document is {"version", "commit", "time", "modified", "go", "os", "arch
 		Example: `  draftlab version
   draftlab version --json`,
 		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := buildVersion()
-			if wantsJSON(cmd) {
-				return ui.JSON(env.Stdout, v)
-			}
-			return v.print(env)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(env, cmd) },
 	}
+}
+
+// printVersion writes the build in the form that was asked for.
+func printVersion(env *Env, cmd *cobra.Command) error {
+	v := buildVersion()
+	if wantsJSON(cmd) {
+		return ui.JSON(env.Stdout, v)
+	}
+	return v.print(env)
 }
 
 // buildVersion reads what the go command stamped into the binary. "go run" and "go test" stamp no commit.
