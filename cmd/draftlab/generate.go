@@ -16,6 +16,7 @@ import (
 	"draftlab/engine"
 	"draftlab/engine/sample"
 	"draftlab/engine/tokenizer"
+	"draftlab/internal/shell"
 	"draftlab/internal/ui"
 )
 
@@ -241,7 +242,7 @@ func promptIDs(e *engine.Engine, f *generateFlags, text string) ([]int32, error)
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 || n > e.Context() {
 			return nil, withHint(fmt.Sprintf("prompt %q: a random model takes the number of prompt tokens, 1 to %d", ui.Clean(text), e.Context()),
-				"for example draftlab generate --model "+f.model+" 512")
+				"for example draftlab generate --model "+shell.Quote(f.model)+" 512")
 		}
 		return randomPrompt(n, e.Model().Config().Vocab), nil
 	}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"draftlab/internal/shell"
 	"draftlab/internal/ui"
 	"draftlab/lab/campaign"
-	"draftlab/lab/runner"
+	"draftlab/lab/target"
 	"draftlab/lab/trial"
 )
 
@@ -220,11 +221,11 @@ func useWith(r *campaign.Result) string {
 	if best.Drafter == "ngram" {
 		drafter = "ngram"
 	}
-	words := append(runner.Assignments(best.Env), runner.QuoteAll([]string{"draftlab", "serve", "--model", e.Model, "--drafter", drafter, "--steps", strconv.Itoa(best.Steps)}))
+	words := append(shell.Assignments(target.HideValues(best.Env)), shell.QuoteAll([]string{"draftlab", "serve", "--model", e.Model, "--drafter", drafter, "--steps", strconv.Itoa(best.Steps)}))
 	if best.TopK > 1 {
 		words = append(words, fmt.Sprintf("--topk %d --draft-tokens %d", best.TopK, best.DraftTokens))
 	}
-	return "\nUse it with: " + ui.Clean(strings.Join(words, " ")+flagWords(best.Flags))
+	return "\nUse it with: " + ui.Clean(strings.Join(words, " ")+flagWords(target.HideValues(best.Flags)))
 }
 
 // startedFor reports whether an arm was measured on a boot.
@@ -244,7 +245,7 @@ func flagWords(flags map[string]string) (words string) {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		words += " --" + name
 		if value := flags[name]; value != "" {
-			words += "=" + runner.Quote(value)
+			words += "=" + shell.Quote(value)
 		}
 	}
 	return words

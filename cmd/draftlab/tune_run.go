@@ -19,12 +19,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"draftlab/engine"
+	"draftlab/internal/shell"
 	"draftlab/internal/ui"
 	"draftlab/lab/campaign"
 	"draftlab/lab/campaign/file"
 	"draftlab/lab/membw"
 	"draftlab/lab/prompts"
-	"draftlab/lab/runner"
 	"draftlab/lab/store"
 	"draftlab/lab/target"
 	"draftlab/lab/trial"
@@ -184,7 +184,7 @@ func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error
 	}
 	s, err := store.Create(dir, setup)
 	if exists := (*store.ExistsError)(nil); errors.As(err, &exists) {
-		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(runner.Quote(dir)))
+		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(shell.Quote(dir)))
 	}
 	if err == nil {
 		err = t.run(cmd, s)
@@ -203,9 +203,9 @@ func goOn(env *Env, cmd *cobra.Command, dir string, err error) error {
 	case errors.As(err, &boot) && boot.Log != "":
 		return withHint(err.Error(), "the server's log is "+boot.Log)
 	case diskFull(err):
-		return withHint(dir+": "+err.Error(), "free some space, and go on with: draftlab tune --resume "+runner.Quote(dir))
+		return withHint(dir+": "+err.Error(), "free some space, and go on with: draftlab tune --resume "+shell.Quote(dir))
 	case cmd.Context().Err() != nil:
-		fmt.Fprintf(env.Stderr, "go on with: draftlab tune --resume %s\n", ui.Clean(runner.Quote(dir)))
+		fmt.Fprintf(env.Stderr, "go on with: draftlab tune --resume %s\n", ui.Clean(shell.Quote(dir)))
 	}
 	return err
 }

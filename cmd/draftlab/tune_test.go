@@ -56,6 +56,10 @@ func TestVerdicts(t *testing.T) {
 		r.Confirm = &campaign.Confirmation{Arm: arms[arm].Name, Speedup: r.Speedup}
 		return r
 	}
+	secret := faster(1)
+	own := *secret.Best
+	secret.Best = &own
+	own.Env, own.Flags = map[string]string{"HF_TOKEN": "hf_abc", "OMP_NUM_THREADS": "2"}, map[string]string{"api-key": "hush", "context": "512"}
 	near := faster(1)
 	near.Confirm.Rival = &campaign.Confirmation{Arm: "tree-3-2-6", Speedup: over(ratioOf(1.41, 1.3, 1.5))}
 	unconfirmed := base(campaign.NotConfirmed)
@@ -74,6 +78,7 @@ func TestVerdicts(t *testing.T) {
 		want []string
 	}{
 		{faster(1), []string{"Best: chain-3, 1.43× plain decoding (95 % interval 1.31 – 1.52, 12 fresh prompts; 1.50× when", "draftlab serve --model smollm2 --drafter /drafters/one --steps 3\n", "20.0 GB/s (quartiles 18.0 – 22.0)"}},
+		{secret, []string{"Use it with: HF_TOKEN='…' OMP_NUM_THREADS=2 draftlab serve", "--steps 3 --api-key='…' --context=512\n"}},
 		{near, []string{"Best: chain-3, 1.43×", "\nBeside it on the same prompts: tree-3-2-6, 1.41× (1.30 – 1.50).\nUse it with"}},
 		{faster(2), []string{"--drafter ngram --steps 3\n"}},
 		{faster(3), []string{"--steps 3 --topk 2 --draft-tokens 6\n"}},

@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"draftlab/internal/shell"
 )
 
 // Progress is told what a long operation is doing. One transfer is under way at a time: every Start
@@ -188,7 +190,7 @@ func (h *Hub) Install(ctx context.Context, name, from string, p Progress) (strin
 		if strings.HasPrefix(name, refPrefix) {
 			return "", &Error{
 				Msg:  fmt.Sprintf("%s: only a named model can be installed from a file", name),
-				Hint: "a file at hand needs no pull: give its path where a model is asked for, e.g. --model " + from,
+				Hint: "a file at hand needs no pull: give its path where a model is asked for, e.g. --model " + shell.Quote(from),
 			}
 		}
 		return "", h.unknown(name)

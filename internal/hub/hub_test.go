@@ -237,6 +237,15 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// TestHintsAreQuoted: a command in a hint can be copied, whatever a file is called.
+func TestHintsAreQuoted(t *testing.T) {
+	h, p := testHub(t, "", nil)
+	_, err := h.Install(context.Background(), "hf:a/b/c", "my model's.gguf", p)
+	wantError(t, err, "only a named model", `--model 'my model'\''s.gguf'`)
+	_, err = h.Verify(context.Background(), "hf:a/b/my model.gguf", p)
+	wantError(t, err, "is not here", `draftlab pull 'hf:a/b/my model.gguf'`)
+}
+
 func TestAFileOfTheWrongLengthIsFetchedAgain(t *testing.T) {
 	h, p := testHub(t, "good", nil)
 	if err := os.MkdirAll(h.cfg.Dir, 0o755); err != nil {

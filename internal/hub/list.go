@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"draftlab/internal/shell"
 )
 
 // Entry is one model that is kept or could be.
@@ -117,7 +119,7 @@ func (h *Hub) Verify(ctx context.Context, name string, p Progress) (Verification
 		if v.Want == "" && !strings.HasPrefix(name, refPrefix) {
 			return v, h.unknown(name)
 		}
-		return v, &Error{Msg: name + " is not here", Hint: "fetch it with: draftlab pull " + name, Err: err}
+		return v, &Error{Msg: name + " is not here", Hint: "fetch it with: draftlab pull " + shell.Quote(name), Err: err}
 	}
 	if err != nil {
 		return v, err
@@ -139,7 +141,7 @@ func (h *Hub) Verify(ctx context.Context, name string, p Progress) (Verification
 	if v.Want != "" && v.SHA256 != v.Want {
 		return v, &Error{
 			Msg:  fmt.Sprintf("%s: SHA-256 of %s is %s, expected %s", name, v.Path, v.SHA256, v.Want),
-			Hint: "the file is damaged: remove it and run draftlab pull " + name,
+			Hint: "the file is damaged: remove it and run draftlab pull " + shell.Quote(name),
 			Err:  ErrChecksum,
 		}
 	}

@@ -163,6 +163,10 @@ func TestCommandsAreQuoted(t *testing.T) {
 	if html := write(t, d); !strings.Contains(html, "draftlab report &#39;my campaign&#39;\\&#39;&#39;s/out&#39;") {
 		t.Error("the directory is not quoted")
 	}
+	d.Source = "--json"
+	if html := write(t, d); !strings.Contains(html, "draftlab report ./--json<") {
+		t.Error("a directory could be taken for a flag")
+	}
 }
 
 func TestHostile(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"draftlab/internal/shell"
 	"draftlab/lab/campaign"
 	"draftlab/lab/campaign/file"
-	"draftlab/lab/runner"
 	"draftlab/lab/trial"
 )
 
@@ -367,6 +367,6 @@ func (p *page) reproduce() section {
 	if p.Campaign != "" {
 		s.Code = append(s.Code, code{"The campaign file, for draftlab tune FILE", p.Campaign})
 	}
-	s.Code = append(s.Code, code{"This page is made by", "draftlab report " + runner.Quote(p.Source)})
+	s.Code = append(s.Code, code{"This page is made by", "draftlab report " + shell.Path(p.Source)})
 	return s
 }

@@ -282,14 +282,6 @@ func TestQuote(t *testing.T) {
 			t.Errorf("%s: %q %v", name, out, err)
 		}
 	}
-	for word, want := range map[string]string{"plain-word_1./:,=@%+": "plain-word_1./:,=@%+", "=ls": "'=ls'", "/a:=ls": "'/a:=ls'", "": "''", "it's": `'it'\''s'`} {
-		if got := Quote(word); got != want {
-			t.Errorf("%q: %s, want %s", word, got, want)
-		}
-	}
-	if got := strings.Join(Assignments(map[string]string{"B": "a b", "A": "=x", "C": ""}), " "); got != "A='=x' B='a b' C=''" {
-		t.Error(got)
-	}
 }
 
 // TestStoppedAtOnce: a command that is stopped before it has a group of its own is ended all the same.

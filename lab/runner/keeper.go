@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"draftlab/internal/shell"
 )
 
 // keeper is what runs beside a command that does not end with its standard input, and on another machine beside every one.
@@ -60,7 +62,7 @@ func exports(env map[string]string) (string, error) {
 		if !variable.MatchString(name) || strings.ContainsRune(env[name], 0) {
 			return "", fmt.Errorf("environment variable %q: a name has letters, digits and _, and a value no NUL", name)
 		}
-		words = append(words, "export "+name+"="+strings.ReplaceAll(Quote(env[name]), "\n", `'"$nl"'`))
+		words = append(words, "export "+name+"="+strings.ReplaceAll(shell.Quote(env[name]), "\n", `'"$nl"'`))
 	}
 	return strings.Join(words, ";") + "\n", nil
 }

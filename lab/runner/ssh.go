@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"draftlab/internal/shell"
+
 	"crypto/rand"
 )
 
@@ -49,7 +51,7 @@ func (h SSH) Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.cmd = exec.Command("ssh", append(args, "--", h.Destination, QuoteAll(words))...)
+	p.cmd = exec.Command("ssh", append(args, "--", h.Destination, shell.QuoteAll(words))...)
 	if err := p.run(c.Log); err != nil {
 		return nil, fmt.Errorf("ssh %s: %w", h.Destination, err)
 	}
@@ -69,7 +71,7 @@ func (h SSH) sh(ctx context.Context, stdin []byte, script string, args ...string
 	if err := h.valid(); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "ssh", append(slices.Clone(options), "--", h.Destination, QuoteAll(append([]string{"sh", "-c", script, "sh"}, args...)))...)
+	cmd := exec.CommandContext(ctx, "ssh", append(slices.Clone(options), "--", h.Destination, shell.QuoteAll(append([]string{"sh", "-c", script, "sh"}, args...)))...)
 	var out, complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
 	cmd.WaitDelay = time.Second

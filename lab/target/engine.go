@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"draftlab/internal/shell"
 	"draftlab/lab/client"
 	"draftlab/lab/runner"
 	"draftlab/lab/trial"
@@ -135,15 +136,15 @@ func join(dir, name string) string { return strings.TrimRight(dir, "/") + "/" + 
 // Command is the command for people; a changed drafter, which exists only while its server runs, is described.
 func (e *engine) Command(boot trial.Knobs) (string, error) {
 	c := e.c
-	c.Key, c.Flags, boot.Flags = hidden(c.Key), hideValues(c.Flags), hideValues(boot.Flags)
+	c.Key, c.Flags, boot.Flags = hidden(c.Key), HideValues(c.Flags), HideValues(boot.Flags)
 	if len(boot.DrafterConfig) > 0 {
 		c.Drafter = describeCopy(c.Drafter, boot.DrafterConfig)
 	}
-	words := runner.Assignments(hideValues(e.variables(boot)))
-	words = append(words, runner.QuoteAll(append(slices.Clone(c.Command), e.arguments(&c, boot, c.Port)...)))
+	words := shell.Assignments(HideValues(e.variables(boot)))
+	words = append(words, shell.QuoteAll(append(slices.Clone(c.Command), e.arguments(&c, boot, c.Port)...)))
 	line := strings.Join(words, " ")
 	if host := e.host.Name(); host != "" {
-		return runner.QuoteAll([]string{"ssh", host, line}), nil
+		return shell.QuoteAll([]string{"ssh", host, line}), nil
 	}
 	return line, nil
 }

@@ -117,8 +117,8 @@ func (s secrets) copy(to io.Writer, from io.Reader) (found bool, err error) {
 	}
 }
 
-// hideValues are settings for people, without the values of those whose names say that they are secret.
-func hideValues(settings map[string]string) map[string]string {
+// HideValues are settings for people, without the values of those whose names say that they are secret.
+func HideValues(settings map[string]string) map[string]string {
 	shown := maps.Clone(settings)
 	for name, value := range shown {
 		if probe.Secret(name) {

@@ -1,4 +1,6 @@
-package runner
+// Package shell writes words, paths and variables as a POSIX shell reads them, for commands that are shown to people or sent elsewhere:
+// [Quote] one word, [Path] one that is an argument. It is the only place that does, and runs nothing.
+package shell
 
 import (
 	"maps"
@@ -17,6 +19,14 @@ func Quote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Path returns the path of a file that is an argument of a command, quoted: one that begins with a dash is no flag then.
+func Path(path string) string {
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
+	return Quote(path)
 }
 
 // QuoteAll quotes words and joins them with blanks.
