@@ -64,18 +64,23 @@ func printLog(w io.Writer, term bool, r *enginelog.Report) error {
 func printDecode(w io.Writer, term bool, r *enginelog.Report) error {
 	var rows [][]string
 	for _, g := range r.Decode {
-		for _, f := range []struct {
-			name, format string
-			d            *enginelog.Dist
-		}{
-			{"accept length", "%.2f", g.AcceptLength}, {"throughput, tok/s", "%.1f", g.Throughput}, {"running requests", "%.1f", g.Running},
-			{"cycle, ms", "%.2f", g.Cycle}, {"plain step, ms", "%.2f", g.Plain}, {"iteration, ms", "%.2f", g.Iteration},
-		} {
-			if d := f.d; d != nil {
-				cell := func(x float64) string { return fmt.Sprintf(f.format, x) }
-				rows = append(rows, []string{g.Ranks, f.name, cell(d.P10), cell(d.P50), cell(d.P90), cell(d.P99), fmt.Sprint(d.N)})
+		add := func(name, format string, d *enginelog.Dist) {
+			if d != nil {
+				cell := func(x float64) string { return fmt.Sprintf(format, x) }
+				rows = append(rows, []string{g.Ranks, name, cell(d.P10), cell(d.P50), cell(d.P90), cell(d.P99), fmt.Sprint(d.N)})
 			}
 		}
+		add("accept length", "%.2f", g.AcceptLength)
+		for _, reach := range g.ByContext {
+			if len(g.ByContext) > 1 {
+				add(fmt.Sprintf("  context up to %d", reach.UpTo), "%.2f", reach.AcceptLength)
+			}
+		}
+		add("throughput, tok/s", "%.1f", g.Throughput)
+		add("running requests", "%.1f", g.Running)
+		add("cycle, ms", "%.2f", g.Cycle)
+		add("plain step, ms", "%.2f", g.Plain)
+		add("iteration, ms", "%.2f", g.Iteration)
 	}
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "no line about decoding")

@@ -58,6 +58,7 @@ func Check(dir string, target model.Config) (_ []Finding, err error) {
 	c.layers(&cp.Config)
 	c.vocabulary(cp.TargetIDs)
 	c.rope(&cp.Config)
+	c.context(&cp.Config)
 	c.flags(&cp.Config)
 	err = cp.File().Guard(func() error { return c.weights(cp) })
 	return c.findings, err
@@ -173,6 +174,14 @@ func (c *checker) vocabulary(ids []int32) {
 func (c *checker) rope(d *eagle3.Config) {
 	if d.Rope.Theta != c.target.Rope.Theta {
 		c.add(Note, "rope_theta", "The drafter's rotary embedding has theta %g, the target's %g. The drafter's own must be used; see that it is the one it was trained with (10000 is what a config.json without the key means).", d.Rope.Theta, c.target.Rope.Theta)
+	}
+}
+
+// context compares the lengths of text that drafter and target were made for. Acceptance beyond the drafter's own falls towards nothing (SGLang
+// issue 6783, vLLM issues 52258 and 58080), while each cycle goes on paying for its drafts.
+func (c *checker) context(d *eagle3.Config) {
+	if d.MaxContext > 0 && d.MaxContext < c.target.MaxContext {
+		c.add(Warning, "short_context", "The drafter was made for texts of up to %d tokens (max_position_embeddings), the target for %d: beyond that drafts are accepted less and less, so that speculation can be slower than plain decoding. SGLang may refuse to start with such a pair, and vLLM stops drafting for all requests while one is longer. Serve texts of up to %d tokens (SGLang: --context-length, vLLM: --max-model-len), measure acceptance at your own lengths, or train the drafter on longer texts.", d.MaxContext, c.target.MaxContext, d.MaxContext)
 	}
 }
 

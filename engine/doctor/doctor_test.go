@@ -15,7 +15,7 @@ import (
 const shipped = "../../drafters/smollm2-135m-instruct-eagle3"
 
 func target() model.Config {
-	return model.Config{Layers: 30, Hidden: 576, Vocab: 49152, EOS: []int32{2}, Rope: model.RopeConfig{Theta: 100000}}
+	return model.Config{Layers: 30, Hidden: 576, Vocab: 49152, MaxContext: 8192, EOS: []int32{2}, Rope: model.RopeConfig{Theta: 100000}}
 }
 
 // copyOf returns a copy of the shipped drafter: its config.json with a replacement, its weights patched by a function.
@@ -96,6 +96,8 @@ func TestFindsFaults(t *testing.T) {
 	larger.Vocab = 50000
 	rotary := target()
 	rotary.Rope.Theta = 10000
+	longer := target()
+	longer.MaxContext = 131072
 	endless := target()
 	endless.EOS = []int32{2, 49000}
 	for _, c := range []struct {
@@ -106,6 +108,7 @@ func TestFindsFaults(t *testing.T) {
 		{"another width", shipped, wider, "fault hidden_size"},
 		{"another vocabulary", shipped, larger, "fault vocab_size"},
 		{"another theta", shipped, rotary, "note rope_theta"},
+		{"a target of longer texts", shipped, longer, "warning short_context"},
 		{"an end that cannot be drafted", shipped, endless, "warning eos_not_drafted"},
 		{"ids by input", copyOf(t, key, ids("2, 15, 27"), nil), target(), "note layer_ids_input"},
 		{"ids by output", copyOf(t, key, ids("1, 14, 26"), nil), target(), "warning layer_ids_output"},

@@ -38,7 +38,8 @@ var faults = []struct{ text, class string }{
 	{"^fatal error: runtime: cannot allocate", OutOfMemory},
 	{"(exit code: -9)", OutOfMemory}, // the kernel's killer, nearly always
 	{"^Exit code: -9", OutOfMemory},
-	{"selected index k out of range", BadFlag}, // more draft tokens than the tree has
+	{"To allow overriding this maximum, set the env var", BadFlag}, // SGLang, of a drafter made for shorter texts than the target
+	{"selected index k out of range", BadFlag},                     // more draft tokens than the tree has
 	{": error: argument ", BadFlag},
 	{": error: unrecognized arguments", BadFlag},
 	{": error: the following arguments are required", BadFlag},

@@ -71,6 +71,7 @@ func (g *group) report() Group {
 	}
 	out.AcceptLength, out.Running, out.Iteration = g.accept.dist(), g.running.dist(), g.iteration.dist()
 	out.Throughput, out.Cycle, out.Plain = rate.dist(), cycle.dist(), plain.dist()
+	out.ByContext = g.reach.report()
 	return out
 }
 
@@ -86,10 +87,40 @@ func (g *group) warnings() (out []string) {
 	if g.WithoutGraph > 0 {
 		out = append(out, fmt.Sprintf("%s%d of %d decode batches that say so ran without a CUDA graph: raise the largest graph's batch size, or find out why capture is off", name, g.WithoutGraph, g.GraphStated))
 	}
-	if d := g.accept.dist(); d != nil && d.N >= 3 && d.Max <= 1.001 {
-		out = append(out, name+"the accept length is 1.00 throughout: no draft is ever accepted; is the drafter one for this target, under the right algorithm name?")
+	if text := g.acceptance(); text != "" {
+		out = append(out, name+text)
+	}
+	if text := fall(g.reach.report()); text != "" {
+		out = append(out, name+text)
 	}
 	return out
+}
+
+const (
+	// useless is the accept length up to which a drafter does nothing: one at random stays below, one that works at all is above 1.2.
+	useless = 1.05
+	// lowFirst is the acceptance of first drafts below which wiring is suspected: drafters that got the wrong layers' states had 10 to 30 %, the
+	// same drafters with the right ones 45 % and more.
+	lowFirst = 0.35
+)
+
+// acceptance says what is conspicuous about how many drafts are accepted, "" if nothing is.
+func (g *group) acceptance() string {
+	d := g.accept.dist()
+	if d == nil || d.N < 3 {
+		return ""
+	}
+	first, atMost := d.P50-1, "at most " // the acceptance of first drafts is one of the shares that an accept length sums up
+	if x := g.first.dist(); x != nil {
+		first, atMost = x.P50, ""
+	}
+	switch {
+	case d.P90 <= useless:
+		return fmt.Sprintf("the accept length is %.2f: drafts are hardly ever accepted. Is the drafter one for this target, under the right algorithm name (an EAGLE-3 head runs as EAGLE without an error, at 1.00), and does it get the states of the right layers? draftlab doctor measures that", d.P50)
+	case first < lowFirst:
+		return fmt.Sprintf("only %s%.0f %% of first drafts are accepted, which for a trained drafter looks like a wiring fault (layers, positions, vocabulary map, chat template); look-up in the text is often no better. draftlab doctor measures the wiring", atMost, 100*first)
+	}
+	return ""
 }
 
 // Span is the time from the first to the last line that has one.

@@ -82,6 +82,13 @@ var notices = []struct{ text, name string }{
 	{"speculative_num_draft_tokens is adjusted to", "draft tokens changed"},
 	{"Max running requests is reset to", "request limit changed"},
 	{"Spec v1 is used", "older speculative worker used"},
+	{"Overlap scheduler is disabled", "scheduling without overlap"},
+	{"Mixed chunked prefill is disabled", "mixed chunks off"},
+	{"Overriding the draft model's max_position_embeddings", "drafter stretched to longer texts"},
+	{"is not supported with spec-decode for attention", "graphs reduced"}, // vLLM's, and so are the next
+	{"Async scheduling not supported with", "scheduling without overlap"},
+	{"Async scheduling is not compatible with", "scheduling without overlap"},
+	{"Async scheduling will be disabled", "scheduling without overlap"},
 	{"Retract requests", retracted},
 	{"Decode out of memory happened", retracted},
 	{"max_num_scheduled_tokens is set to", "tokens of a pass limited"},

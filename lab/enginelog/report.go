@@ -27,17 +27,18 @@ type Lines struct {
 
 // Group is what the decode or statistics lines of one rank show.
 type Group struct {
-	Ranks        string `json:"ranks"` // "" if the lines name none
-	Lines        int64  `json:"lines"`
-	AfterRest    int64  `json:"after_rest"`    // lines left out of Throughput and Cycle: their interval holds a pause
-	AcceptLength *Dist  `json:"accept_length"` // tokens of a sequence in a cycle, the target's own included; null without speculation
-	Throughput   *Dist  `json:"throughput_tok_s"`
-	Running      *Dist  `json:"running"`
-	Cycle        *Dist  `json:"cycle_ms"`      // accept length × running / throughput
-	Plain        *Dist  `json:"plain_step_ms"` // the same of lines without speculation, whose accept length is 1
-	Iteration    *Dist  `json:"iteration_ms"`  // vLLM's own times of steps that only decode
-	GraphStated  int64  `json:"graph_stated"`  // lines that say whether a CUDA graph ran
-	WithoutGraph int64  `json:"without_graph"`
+	Ranks        string  `json:"ranks"` // "" if the lines name none
+	Lines        int64   `json:"lines"`
+	AfterRest    int64   `json:"after_rest"`    // lines left out of Throughput and Cycle: their interval holds a pause
+	AcceptLength *Dist   `json:"accept_length"` // tokens of a sequence in a cycle, the target's own included; null without speculation
+	Throughput   *Dist   `json:"throughput_tok_s"`
+	Running      *Dist   `json:"running"`
+	Cycle        *Dist   `json:"cycle_ms"`      // accept length × running / throughput
+	Plain        *Dist   `json:"plain_step_ms"` // the same of lines without speculation, whose accept length is 1
+	Iteration    *Dist   `json:"iteration_ms"`  // vLLM's own times of steps that only decode
+	ByContext    []Reach `json:"by_context"`    // accept lengths by the length of requests, where the log tells it (SGLang's does)
+	GraphStated  int64   `json:"graph_stated"`  // lines that say whether a CUDA graph ran
+	WithoutGraph int64   `json:"without_graph"`
 }
 
 // Prompts is what the prefill lines show.

@@ -33,8 +33,10 @@ type group struct {
 	Group
 	accept, rate, running, cycle, plain, iteration values
 	allRate, allCycle, allPlain                    values // those after a rest included
-	busy                                           bool   // no rest since the last line
-	stats                                          *Line  // vLLM: waits for the Spec line of its interval
+	first                                          values // vLLM's acceptance of first drafts
+	reach                                          reaches
+	busy                                           bool  // no rest since the last line
+	stats                                          *Line // vLLM: waits for the Spec line of its interval
 }
 
 // boot is one start.
@@ -167,6 +169,12 @@ func (s *Summary) decode(l *Line) {
 	accept, speculates := l.Values.Number(keyAccept)
 	if speculates {
 		g.accept.add(accept)
+		for _, key := range tokenKeys {
+			if tokens, ok := l.Values.Number(key); ok {
+				g.reach.add(accept, tokens, running)
+				break
+			}
+		}
 	}
 	g.running.add(running)
 	g.rates(rate, running, accept, speculates, g.busy)
@@ -244,6 +252,9 @@ func (s *Summary) interval(l *Line) {
 	case Spec:
 		accept, _ := l.Values.Number(keyVLLMAccept)
 		g.accept.add(accept)
+		if x, ok := l.Values.Number(keyVLLMPosition); ok {
+			g.first.add(x)
+		}
 		g.settle(accept, true)
 	case Iteration:
 		ms, _ := l.Values.Number(keyIterationMS)

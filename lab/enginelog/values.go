@@ -25,6 +25,7 @@ const (
 	keyVLLMUsageCPU   = "CPU KV cache usage" // of a server on a CPU; of version 0 engines on a GPU, swapped-out blocks
 	keyVLLMPreempted  = "Preemptions"
 	keyVLLMAccept     = "Mean acceptance length"
+	keyVLLMPosition   = "Per-position acceptance rate" // Number has the first position's
 
 	keyIterationMS  = "iteration elapsed time"
 	keyIterationGen = "generation requests"
@@ -33,6 +34,9 @@ const (
 
 // usageKeys are the shares of key/value memory in use. Hybrid models have several, and the fullest one counts.
 var usageKeys = []string{"token usage", "full token usage", "swa token usage", "mamba usage"}
+
+// tokenKeys are the tokens that running requests hold in key/value memory.
+var tokenKeys = []string{"#token", "#full token"}
 
 // Values are a line's keys and values in their order.
 type Values []Value

@@ -49,6 +49,7 @@ type Config struct {
 	DraftVocab   int // at most Vocab
 	NormEps      float32
 	Rope         model.RopeConfig
+	MaxContext   int // positions that the drafter was made for; 0 if config.json does not say. It changes nothing that is computed.
 
 	// Layers are the layer ids of config.json in the drafter's own convention; nil for the default, which is the same
 	// three states in every convention.
@@ -136,6 +137,7 @@ func ParseConfig(data []byte) (Config, error) {
 	}
 	c.sizes(o, layer)
 	c.Rope = model.ReadRope(layer)
+	c.MaxContext = layer.Integer("max_position_embeddings", 0)
 	switches(o, layer)
 	c.layerIDs(o)
 	c.norms(o, speculators)

@@ -353,12 +353,14 @@ func TestTapLayers(t *testing.T) {
 func TestSwitchesAreRead(t *testing.T) {
 	_, m := tinyTarget(t, 1, false)
 	base := tinyConfig(t, m)
+	base.MaxContext = 64 // as the file has it
 	for _, tc := range []struct {
 		keys object
 		want func(*Config)
 	}{
 		{object{}, func(*Config) {}},
 		{object{"norm_before_residual": true}, func(c *Config) { c.NormBeforeResidual = true }},
+		{object{"max_position_embeddings": nil}, func(c *Config) { c.MaxContext = 0 }},
 		{object{"norm_before_fc": true}, func(c *Config) { c.NormBeforeFC = true }},
 		{object{"fc_norm": true, "norm_output": true}, func(c *Config) { c.FCNorm, c.NormOutput = true, true }},
 		{object{"norm_output": false}, func(*Config) {}},

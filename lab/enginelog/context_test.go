@@ -1,0 +1,74 @@
+package enginelog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// lines are decode lines of requests that hold a number of tokens each, with two of them running.
+func lines(n, each int, accept float64) string {
+	line := fmt.Sprintf("[2026-02-26 16:20:37 TP0] Decode batch, #running-req: 2, #token: %d, token usage: 0.25, accept len: %.2f, cuda graph: True, gen throughput (token/s): 100.00, #queue-req: 0\n", 2*each, accept)
+	return strings.Repeat(line, n)
+}
+
+// TestAcceptanceByContext: a drafter beyond the length that it was trained for is told from the log alone.
+func TestAcceptanceByContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		log  string
+		want string // of the warnings
+		up   string // the contexts reported
+	}{
+		"falls":          {lines(30, 700, 2.3) + lines(30, 3000, 2.0) + lines(25, 20000, 1.4), "2.30 where requests hold up to 1024 tokens, 1.40 where they hold 16385 to 32768", "1024 4096 32768"},
+		"holds":          {lines(30, 700, 2.3) + lines(30, 20000, 2.1), "", "1024 32768"},
+		"too few":        {lines(30, 700, 2.3) + lines(5, 20000, 1.4), "", "1024 32768"},
+		"one length":     {lines(30, 1024, 2.3), "", "1024"},
+		"one more":       {lines(30, 1025, 2.3), "", "2048"},
+		"none runs":      {strings.ReplaceAll(lines(30, 700, 2.3), "#running-req: 2", "#running-req: 0"), "", ""},
+		"a hybrid":       {strings.ReplaceAll(lines(30, 700, 2.3), "#token: ", "#full token: "), "", "1024"},
+		"a mad log":      {strings.ReplaceAll(lines(3, 700, 2.3), "#token: 1400", "#token: 1e300"), "", ""},
+		"without drafts": {strings.ReplaceAll(lines(30, 700, 2.3), "accept len: 2.30, ", ""), "", ""},
+	} {
+		r := read(t, c.log)
+		var up []string
+		for _, reach := range r.Decode[0].ByContext {
+			up = append(up, fmt.Sprint(reach.UpTo))
+		}
+		text := ""
+		for _, w := range r.Warnings {
+			if strings.Contains(w, "context") {
+				text += w
+			}
+		}
+		if (text != "") != (c.want != "") || !strings.Contains(text, c.want) || strings.Join(up, " ") != c.up {
+			t.Errorf("%s: contexts %v, %q", name, up, text)
+		}
+	}
+}
+
+// TestLowAcceptance: accept lengths that mean a fault have a warning that names causes, from SGLang's lines and vLLM's.
+func TestLowAcceptance(t *testing.T) {
+	vllm := func(length, first float64) string {
+		return strings.Repeat(fmt.Sprintf("INFO 08-17 10:00:10 [metrics.py:125] SpecDecoding metrics: Mean acceptance length: %.3f, Accepted: 5 tokens, Per-position acceptance rate: %.3f, 0.001, Avg Draft acceptance rate: 1.0%%\n", length, first), 4)
+	}
+	for name, c := range map[string]struct{ log, want string }{
+		"never":               {lines(4, 700, 1), "accept length is 1.00: drafts are hardly ever accepted"},
+		"hardly ever":         {vllm(1.036, .036), "accept length is 1.04: drafts are hardly ever accepted"},
+		"the wrong layers":    {vllm(1.12, .104), "only 10 % of first drafts"},
+		"at most":             {lines(4, 700, 1.3), "only at most 30 % of first drafts"},
+		"sound":               {lines(4, 700, 1.6), ""},
+		"deep drafts, sound":  {vllm(1.5, .4), ""},
+		"deep drafts, faulty": {vllm(1.5, .3), "only 30 % of first drafts"},
+		"two lines":           {lines(2, 700, 1), ""},
+	} {
+		text := ""
+		for _, w := range read(t, c.log).Warnings {
+			if strings.Contains(w, "accepted") {
+				text += w
+			}
+		}
+		if (text != "") != (c.want != "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
