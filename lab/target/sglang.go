@@ -121,12 +121,7 @@ func (sglangKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any
 	return k, nil
 }
 
-func (sglangKind) drafter(c *Config) string {
-	if strings.Contains(c.Drafter, "/") && (strings.HasPrefix(c.Drafter, "/") || strings.HasPrefix(c.Drafter, ".") || strings.HasPrefix(c.Drafter, "~/")) {
-		return c.Drafter
-	}
-	return "" // a name on the hub
-}
+func (sglangKind) drafter(c *Config) string { return directory(c.Drafter) }
 
 func (sglangKind) extra() map[string]any { return map[string]any{} }
 

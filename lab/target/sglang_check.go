@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -92,42 +91,6 @@ func (c *sglangCheck) shapes() {
 			}
 		}
 	}
-}
-
-// drafters looks at the drafter's own configuration, if it is a directory.
-func (c *sglangCheck) drafters(e *engine) {
-	needed := func(a trial.Arm) bool { // NEXTN may go by the target's own layers
-		return spec(a) && slices.Contains([]string{"EAGLE", "EAGLE3", standalone}, algorithm(a.Drafter))
-	}
-	if c.c.Drafter == "" {
-		c.add("no_drafter", true, needed, "there is no drafter: SGLang would load the target in its place, and end")
-		return
-	}
-	if e.drafter(c.c) == "" {
-		return // a name on the hub
-	}
-	text, err := e.drafterConfig()
-	if err != nil {
-		c.add("missing_drafter", true, spec, "the drafter's %s cannot be read: %v", configName, err)
-		return
-	}
-	var config struct {
-		Architectures []string `json:"architectures"`
-		Vocabulary    int      `json:"vocab_size"`
-		Draft         int      `json:"draft_vocab_size"`
-	}
-	if json.Unmarshal(text, &config) != nil {
-		return // draftlab doctor says more
-	}
-	three := slices.ContainsFunc(config.Architectures, func(s string) bool { return strings.Contains(strings.ToLower(s), "eagle3") })
-	c.add("wrong_algorithm", true, func(a trial.Arm) bool {
-		return three && spec(a) && slices.Contains([]string{"EAGLE", nextn}, algorithm(a.Drafter))
-	},
-		"%s is an EAGLE-3 head: as another drafter it runs without an error, at an accept length of exactly 1", path.Base(c.c.Drafter))
-	c.add("impossible_flags", true, func(a trial.Arm) bool {
-		_, rejection := c.flag(a, "speculative-use-rejection-sampling")
-		return spec(a) && rejection && config.Draft > 0 && config.Draft < config.Vocabulary
-	}, "rejection sampling needs a drafter with the target's whole vocabulary; this one has %d of %d", config.Draft, config.Vocabulary)
 }
 
 // refused are combinations with which no server comes up, or not as it was meant.

@@ -48,6 +48,57 @@ func codes(found []Finding) (out []string) {
 	return out
 }
 
+// TestSGLangPair: a drafter made for another target, or for shorter texts than the target's, is told before either is loaded.
+func TestSGLangPair(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		place := filepath.Join(dir, name)
+		if err := os.MkdirAll(place, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(place, "config.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return place
+	}
+	head := write("head", `{"architectures":["LlamaForCausalLMEagle3"],"hidden_size":4096,"vocab_size":128256,"draft_vocab_size":32000,"max_position_embeddings":2048}`)
+	narrow := write("narrow", `{"architectures":["LlamaForCausalLMEagle3"],"hidden_size":1024,"target_hidden_size":4096,"vocab_size":128256}`)
+	small := write("small", `{"architectures":["Qwen2ForCausalLM"],"hidden_size":896,"vocab_size":151936,"max_position_embeddings":131072}`)
+	target := write("target", `{"architectures":["LlamaForCausalLM"],"hidden_size":4096,"vocab_size":128256,"max_position_embeddings":131072}`)
+	sees := write("sees", `{"architectures":["Seeing"],"text_config":{"hidden_size":7168,"vocab_size":128256,"max_position_embeddings":1024}}`)
+	odd := write("odd", `{"hidden_size":"wide"}`)
+	chain, lookup, alone := knobs("eagle3", 3, 1, 4), knobs("ngram", 3, 1, 4), knobs("standalone", 3, 1, 4)
+	for name, c := range map[string]struct {
+		target, drafter string
+		arms            []trial.Arm
+		want            []string
+	}{
+		"longer texts":       {target, head, []trial.Arm{arm("c", chain), arm("k", chain, "context-length=2048"), arm("l", lookup)}, []string{"short_context:c"}},
+		"a flag alone":       {"org/target", head, []trial.Arm{arm("c", chain), arm("k", chain, "context-length=8192")}, []string{"short_context:k"}},
+		"a width of its own": {target, narrow, []trial.Arm{arm("c", chain)}, nil},
+		"another target":     {sees, head, []trial.Arm{arm("c", chain)}, []string{"hidden_size!:c"}},
+		"other words":        {target, small, []trial.Arm{arm("s", alone)}, []string{"vocab_size:s"}},
+		"nothing to read":    {odd, head, []trial.Arm{arm("c", chain)}, nil},
+		"no such target":     {filepath.Join(dir, "none"), head, []trial.Arm{arm("c", chain)}, nil},
+	} {
+		e := newEngine(Config{Kind: "sglang", Model: c.target, Drafter: c.drafter, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: "0.5.18"})
+		var got []string
+		for _, f := range e.Check(c.arms) {
+			code := f.Code
+			if f.Fatal {
+				code += "!"
+			}
+			got = append(got, code+":"+strings.Join(f.Arms, ","))
+			if strings.Contains(f.Text, "%!") {
+				t.Errorf("%s: %s", name, f.Text)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestSGLangCheck: each of the things that SGLang does silently or refuses late is told of the arms that it concerns.
 func TestSGLangCheck(t *testing.T) {
 	plain, chain, tree := trial.Knobs{Drafter: "none"}, knobs("eagle3", 3, 1, 4), knobs("eagle3", 3, 4, 16)
