@@ -46,10 +46,10 @@ server.
 With --log it reads the log of an SGLang or vLLM server of any version instead, "-" being standard input:
 accept length, throughput, the time of a cycle (accept length × running requests / throughput), decode
 batches that ran without a CUDA graph, queue and cache pressure, what the start-up took, faults and answered
-requests. Prefixes of docker, journald and Kubernetes are passed over, lines that cannot be read are
-counted. Decode lines behind a rest of the server, whose throughput includes the pause, are left out of
-throughput and cycle time. "accept rate" is not shown: it has three definitions. With --follow the file is
-watched until an interrupt.
+requests. A log without a line about decoding is an error. Prefixes of docker, journald and Kubernetes are
+passed over, lines that cannot be read are counted. Decode lines behind a rest of the server, whose throughput
+includes the pause, are left out of throughput and cycle time. "accept rate" is not shown: it has three
+definitions. With --follow the file is watched until an interrupt.
 
 The JSON document has "engine", "seconds", "cycles", "phases", "cycle", "accept_length", "tok_s", "what_if",
 "missing" and more; with --log "engine", "lines", "decode" by rank, "prefill", "pressure", "boots", "faults",

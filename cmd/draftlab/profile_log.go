@@ -78,6 +78,19 @@ func profileLog(ctx context.Context, env *Env, asJSON bool, f *profileFlags) err
 	}
 	r := loggedReport{l.report(), nil}
 	r.WhatIf = whatIfLog(r.Report, f.plain)
+	var silent error // a log that is followed may only begin to tell
+	if len(r.Decode) == 0 && !f.follow {
+		silent = withHint(fmt.Sprintf("%s: no line about decoding among its %d: looked for are %s", ui.Clean(f.log), r.Lines.Total, enginelog.DecodeLines),
+			"name the log of a server that has decoded for a while; SGLang writes such a line every 40 batches unless told otherwise, vLLM every 10 s unless with --disable-log-stats")
+		if r.Lines.Read == 0 {
+			return silent
+		}
+	}
+	return errors.Join(r.print(env, asJSON), silent)
+}
+
+// print writes the report in the form that was asked for.
+func (r *loggedReport) print(env *Env, asJSON bool) error {
 	if asJSON {
 		return ui.JSON(env.Stdout, r)
 	}

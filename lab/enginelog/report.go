@@ -16,6 +16,9 @@ type Report struct {
 	Warnings []string   `json:"warnings"`
 }
 
+// DecodeLines says, for people, which lines have figures about decoding.
+const DecodeLines = `SGLang's "Decode batch, …", vLLM's "Engine …: Avg prompt throughput: …" and "SpecDecoding metrics: …"`
+
 // Lines counts the lines of a log.
 type Lines struct {
 	Total   int64 `json:"total"`
