@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+)
+
+// Why a process that listens cannot be named.
+var (
+	ErrNoListener = errors.New("nobody listens")
+	ErrHidden     = errors.New("the process belongs to another user, who alone can look at it")
 )
 
 // sockets are the files in which Linux tells who listens; of one without IPv6 the second is missing.
@@ -50,14 +57,14 @@ func listener(ctx context.Context, h Host, port int, owner func(inodes []string)
 		inodes = append(inodes, parseSockets(string(text))[port]...)
 	}
 	if len(inodes) == 0 {
-		return nil, fmt.Errorf("nobody listens on port %d", port)
+		return nil, fmt.Errorf("%w on port %d", ErrNoListener, port)
 	}
 	pid, err := owner(inodes)
 	if err != nil {
 		return nil, err
 	}
 	if pid == 0 {
-		return nil, fmt.Errorf("the process that listens on port %d is not to be seen: it belongs to another user, or to a container", port)
+		return nil, fmt.Errorf("port %d: %w", port, ErrHidden)
 	}
 	dir := "/proc/" + strconv.Itoa(pid)
 	args, err := h.ReadFile(ctx, dir+"/cmdline")

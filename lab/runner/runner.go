@@ -29,7 +29,7 @@ type Host interface {
 	// Processes returns the processes that have an environment variable with a value, and all that they have started.
 	Processes(ctx context.Context, name, value string) ([]ProcessInfo, error)
 	// Listener returns the process that listens on a TCP port, with its environment; of several that share the socket the one with the lowest
-	// number. The error, ErrNoProc where there is no /proc, says why it is not known.
+	// number. The error says why it is not known: ErrNoProc, ErrNoListener or ErrHidden, or another.
 	Listener(ctx context.Context, port int) (*ProcessInfo, error)
 	// Output runs a short command to its end and returns its standard output.
 	Output(ctx context.Context, words ...string) ([]byte, error)

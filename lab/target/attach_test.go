@@ -98,12 +98,35 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestEnvironmentNotRead: why is said.
+// listening is this machine, with a certain answer to who listens.
+type listening struct {
+	runner.Local
+	process *runner.ProcessInfo
+	err     error
+}
+
+func (l listening) Listener(context.Context, int) (*runner.ProcessInfo, error) {
+	return l.process, l.err
+}
+
+// TestEnvironmentNotRead: why is said, and what to do, of servers in containers above all.
 func TestEnvironmentNotRead(t *testing.T) {
 	for address, want := range map[string]string{"http://box:30000": "box is on another machine", "http://127.0.0.1:1": "nobody listens on port 1", "http://[::1]:1": "nobody listens"} {
 		s := &Server{config: Config{URL: address}, host: runner.Local{}}
 		if checks, err := s.Environment(context.Background()); checks != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v %v", address, checks, err)
+		}
+	}
+	behind := func(words ...string) *runner.ProcessInfo { return &runner.ProcessInfo{PID: 1, Args: words} }
+	for want, h := range map[string]listening{
+		"a container, which shows its processes":                    {err: runner.ErrNoListener},
+		"run draftlab as that user, or as root":                     {err: runner.ErrHidden},
+		"handed on by docker-proxy: the server runs in a container": {process: behind("/usr/bin/docker-proxy", "-proto")},
+		"name that as the campaign's host":                          {process: behind("ssh", "-N")},
+	} {
+		s := &Server{config: Config{URL: "http://127.0.0.1:30000"}, host: h}
+		if checks, err := s.Environment(context.Background()); checks != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v %v", want, checks, err)
 		}
 	}
 	if port, err := loopbackPort("https://localhost/v1"); port != 443 || err != nil {
