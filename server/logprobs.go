@@ -22,15 +22,8 @@ func tokenText(tok *tokenizer.Tokenizer, id int32) (string, []byte) {
 	if tok == nil {
 		return "", nil
 	}
-	text, err := tok.Decode([]int32{id}, false)
-	if err != nil {
-		return "", nil // an id without a token can be probable; it has no text
-	}
-	raw, err := tok.Bytes([]int32{id}, false)
-	if err != nil {
-		return text, nil
-	}
-	return text, raw
+	one := []int32{id}
+	return tok.Decode(one, false), tok.Bytes(one, false)
 }
 
 // completionLogprobs are the log-probabilities of a piece in the shape of /v1/completions.

@@ -162,10 +162,7 @@ func (s *Server) follow(ctx context.Context, j *job, index int, st Stream, emit 
 		now := time.Now()
 		s.metrics.arrived(out.tokens, len(tokens), now.Sub(last))
 		last = now
-		p, matched, err := take(out, tokens)
-		if err != nil {
-			return asError(ctx, err)
-		}
+		p, matched := take(out, tokens)
 		p.choice = index
 		if matched != "" {
 			st.Cancel()
@@ -184,20 +181,18 @@ func (s *Server) follow(ctx context.Context, j *job, index int, st Stream, emit 
 }
 
 // take pushes tokens up to the one that completes a stop string.
-func take(out *output, tokens []engine.Token) (p piece, matched string, err error) {
+func take(out *output, tokens []engine.Token) (p piece, matched string) {
 	var text strings.Builder
 	for _, t := range tokens {
 		var part string
-		if part, matched, err = out.push(t); err != nil {
-			return p, "", err
-		}
+		part, matched = out.push(t)
 		text.WriteString(part)
 		if matched != "" {
 			break
 		}
 	}
 	p.text, p.tokens = text.String(), out.release(false)
-	return p, matched, nil
+	return p, matched
 }
 
 // account puts a complete output into the metrics.

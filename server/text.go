@@ -37,12 +37,10 @@ func newOutput(tok *tokenizer.Tokenizer, stops []string, skipSpecial bool) *outp
 }
 
 // push adds a token. It returns the text that can be sent now, and the stop string that ended the text, if one did.
-func (o *output) push(t engine.Token) (text, matched string, err error) {
+func (o *output) push(t engine.Token) (text, matched string) {
 	piece := strconv.Itoa(int(t.ID))
 	if o.stream != nil {
-		if piece, err = o.stream.Push(t.ID); err != nil {
-			return "", "", err
-		}
+		piece = o.stream.Push(t.ID)
 	} else if o.tokens > 0 {
 		piece = " " + piece
 	}
@@ -52,7 +50,7 @@ func (o *output) push(t engine.Token) (text, matched string, err error) {
 	o.chars += utf8.RuneCountInString(piece)
 	text, matched = o.stop.push(piece)
 	o.sent += len(text)
-	return text, matched, nil
+	return text, matched
 }
 
 // finish returns what was held back, at the end of an output that no stop string ended.

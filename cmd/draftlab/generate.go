@@ -310,11 +310,7 @@ func (o *output) emit(id int32) error {
 		}
 		return o.write(sep + strconv.Itoa(int(id)))
 	}
-	s, err := o.stream.Push(id)
-	if err != nil {
-		return err
-	}
-	return o.write(s)
+	return o.write(o.stream.Push(id))
 }
 
 func (o *output) write(s string) error {

@@ -1,51 +1,39 @@
 package tokenizer
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Bytes returns the bytes that ids stand for, which need not be UTF-8. With skipSpecial it leaves control
-// tokens out. An id that the vocabulary lacks is an error.
-func (t *Tokenizer) Bytes(ids []int32, skipSpecial bool) ([]byte, error) {
+// tokens out. An id without a token stands for nothing: models compute logits for more ids than their tokenizer
+// has tokens (Qwen 2.5: 151,936 and 151,665), and sampling may draw one.
+func (t *Tokenizer) Bytes(ids []int32, skipSpecial bool) []byte {
 	var out []byte
-	for i, id := range ids {
-		b, err := t.piece(id, skipSpecial)
-		if err != nil {
-			return nil, fmt.Errorf("%w (at position %d)", err, i)
-		}
-		out = append(out, b...)
+	for _, id := range ids {
+		out = append(out, t.piece(id, skipSpecial)...)
 	}
-	return out, nil
+	return out
 }
 
 // Decode returns the text of ids. Bytes that are not UTF-8 become U+FFFD, one for each maximal part of a
 // character (The Unicode Standard, section 3.9, as Rust's from_utf8_lossy does). With skipSpecial it leaves
-// control tokens out. An id that the vocabulary lacks is an error.
-func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
-	b, err := t.Bytes(ids, skipSpecial)
-	if err != nil {
-		return "", err
-	}
+// control tokens out. An id without a token has no text.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	b := t.Bytes(ids, skipSpecial)
 	if utf8.Valid(b) {
-		return string(b), nil
+		return string(b)
 	}
 	out, rest := appendLossy(nil, b)
 	if len(rest) > 0 {
 		out = append(out, replacement...)
 	}
-	return string(out), nil
+	return string(out)
 }
 
-// piece returns the bytes of one token, or "" for one to be skipped.
-func (t *Tokenizer) piece(id int32, skipSpecial bool) (string, error) {
-	if id < 0 || int(id) >= len(t.tokens) || t.tokens[id] == "" {
-		return "", fmt.Errorf("tokenizer: no token has the id %d; the vocabulary has %d", id, len(t.tokens))
+// piece returns the bytes of one token, or "" for one to be skipped and for an id without a token.
+func (t *Tokenizer) piece(id int32, skipSpecial bool) string {
+	if id < 0 || int(id) >= len(t.pieces) || skipSpecial && t.special[id] {
+		return ""
 	}
-	if skipSpecial && t.special[id] {
-		return "", nil
-	}
-	return t.pieces[id], nil
+	return t.pieces[id]
 }
 
 // A Stream decodes one token at a time. It holds back the bytes of an unfinished character, three at most, so
@@ -63,21 +51,20 @@ func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
 	return &Stream{t: t, skipSpecial: skipSpecial}
 }
 
-// Push returns the text that id completes, often "" in the midst of a character. An id that the vocabulary lacks
-// is an error and leaves the Stream as it was.
-func (s *Stream) Push(id int32) (string, error) {
-	piece, err := s.t.piece(id, s.skipSpecial)
-	if err != nil || piece == "" {
-		return "", err
+// Push returns the text that id completes, often "" in the midst of a character.
+func (s *Stream) Push(id int32) string {
+	piece := s.t.piece(id, s.skipSpecial)
+	if piece == "" {
+		return ""
 	}
 	if s.n == 0 && utf8.ValidString(piece) {
-		return piece, nil // the usual case, which allocates nothing
+		return piece // the usual case, which allocates nothing
 	}
 	in := append(append([]byte(nil), s.held[:s.n]...), piece...)
 	out, rest := appendLossy(s.buf[:0], in)
 	s.buf = out
 	s.n = copy(s.held[:], rest)
-	return string(out), nil
+	return string(out)
 }
 
 // Flush ends the text: it returns U+FFFD if an unfinished character is held, else "". The Stream is then as new.

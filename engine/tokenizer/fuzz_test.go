@@ -28,18 +28,15 @@ func FuzzRoundTrip(f *testing.F) {
 				}
 				continue
 			}
-			back, err := tok.Decode(ids, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			back := tok.Decode(ids, false)
 			if got := streamed(t, tok, ids, false); got != back {
 				t.Fatalf("%s: Stream %q; Decode %q", name, got, back)
 			}
 			if name != "llama3" {
 				continue // the others drop bytes, strip white space, add some, or normalise
 			}
-			if b, err := tok.Bytes(ids, false); err != nil || string(b) != text {
-				t.Fatalf("%s: %q came back as %q, %v", name, text, b, err)
+			if b := tok.Bytes(ids, false); string(b) != text {
+				t.Fatalf("%s: %q came back as %q", name, text, b)
 			}
 		}
 	})
@@ -84,9 +81,7 @@ func FuzzFromJSON(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tok.Decode(ids, true); err != nil {
-			t.Fatal(err)
-		}
+		tok.Decode(ids, true)
 	})
 }
 
