@@ -52,6 +52,7 @@ func measureServer(env *Env, cmd *cobra.Command, f *benchFlags, plan load.Plan, 
 	watch := &benchWatch{env: env, plan: plan, note: env.progress().Note}
 	cfg := &bench.Config{
 		Server: server, API: api, Dataset: f.dataset, Prompts: set, Plan: plan, MaxTokens: f.outputLen, Extra: extra, IgnoreEOS: f.ignoreEOS,
+		Turns:  f.dataset != randomPrompts && f.dataset != string(prompts.JSONL),
 		Repeat: f.repeat, Stall: f.stall, SLO: slo, Warmups: f.warmups, Version: buildVersion().Version, Note: watch.note, Progress: watch.show,
 	}
 	if f.out != "" {

@@ -30,6 +30,7 @@ type Config struct {
 	MaxTokens int
 	Extra     map[string]any // further fields of each request: see [client.Request]
 	IgnoreEOS bool
+	Turns     bool          // the prompts are what users say in chats, without a template
 	Repeat    bool          // send a prompt that was sent before as it is, and keep the prefix cache
 	Stall     time.Duration // of silence, after which a request has failed
 	SLO       measure.SLO
@@ -102,10 +103,7 @@ func Run(ctx context.Context, cfg *Config) (*measure.Summary, error) {
 	}
 	s.CountCached(cached)
 	s.Backend, s.Model, s.Dataset, s.API = string(cfg.Server.Kind), cfg.Server.Model, cfg.Dataset, string(cfg.API)
-	if b.mark != 0 {
-		s.Warnings = append(s.Warnings, "the server did not empty its prefix cache, which may know the prompts from an earlier run: each has a mark of this run in front, "+
-			"so that outputs may differ from another run's (--repeat sends them as they are)")
-	}
+	b.doubt(s)
 	s.ServerVersion, s.ServerInfo = cfg.Server.Version, cfg.Server.Info
 	s.Plan, s.Warmup, s.Environment = cfg.Plan, warmup, environment
 	return s, err

@@ -116,6 +116,36 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestDoubts: what the setting does to the figures is said where drafts were counted, and where none were, whether that is known.
+func TestDoubts(t *testing.T) {
+	drafted := strings.Replace(well, `"usage"`, `"timings":{"predicted_n":3,"draft_n":4,"draft_n_accepted":1},"usage"`, 1)
+	for name, c := range map[string]struct {
+		answer string
+		change func(*Config)
+		word   string
+		want   []string
+	}{
+		"drafts":             {drafted, func(c *Config) {}, "", nil},
+		"behind the end":     {drafted, func(c *Config) { c.IgnoreEOS = true }, "", []string{"the end of the text was ignored"}},
+		"without a template": {drafted, func(c *Config) { c.Turns = true }, "", []string{"without the model's chat template"}},
+		"none":               {well, func(c *Config) { c.IgnoreEOS, c.Turns = true, true }, "none seen", nil},
+		"SGLang, mute":       {well, func(c *Config) { c.Server.Info = map[string]any{"speculative_algorithm": "EAGLE3"} }, "not told", []string{"the server speculates (EAGLE3) and tells nothing"}},
+		"SGLang, plain":      {well, func(c *Config) { c.Server.Info = map[string]any{"speculative_algorithm": nil} }, "none seen", nil},
+		"nobody knows":       {well, func(c *Config) { c.Server.Kind, c.Repeat = probe.OpenAI, true }, "not told", nil},
+	} {
+		b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { _, _ = io.WriteString(w, c.answer) })
+		cfg := b.config(load.Plan{Concurrency: 1, Requests: 2})
+		c.change(cfg)
+		s, err := Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Speculation != c.word || len(s.Warnings) != len(c.want) || len(c.want) > 0 && !strings.Contains(s.Warnings[0], c.want[0]) {
+			t.Errorf("%s: %q, %q", name, s.Speculation, s.Warnings)
+		}
+	}
+}
+
 // TestACacheThatIsNotEmptied: the prompts of a run are no other run's, unless asked.
 func TestACacheThatIsNotEmptied(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, _ string, _ int64) { _, _ = io.WriteString(w, well) })

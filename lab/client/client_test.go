@@ -46,6 +46,26 @@ data: [DONE]
 
 `
 
+// TestAllThatTheModelWrote: reasoning, under either name, and calls of tools are text whose first piece is the first token, and a piece
+// that a server sends under both names is one. A role alone is none.
+func TestAllThatTheModelWrote(t *testing.T) {
+	end := "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":4}}\n\ndata: [DONE]\n\n"
+	for name, c := range map[string]struct{ first, second, text string }{
+		"reasoning_content": {`{"reasoning_content":"hm"}`, `{"content":"so"}`, "hmso"},
+		"reasoning":         {`{"reasoning":"hm"}`, `{"content":"so"}`, "hmso"},
+		"both":              {`{"reasoning":"hm","reasoning_content":"hm"}`, `{"content":"so"}`, "hmso"},
+		"only reasoning":    {`{"reasoning":"hm"}`, `{"reasoning":"mm"}`, "hmmm"},
+		"a tool":            {`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":""}}]}`, `{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}`, "f{}"},
+	} {
+		event := func(d string) string { return `data: {"choices":[{"index":0,"delta":` + d + "}]}\n\n" }
+		c2, _ := script(t, 200, event(`{"role":"assistant","content":""}`), event(c.first), event(c.second), end)
+		s := c2.Do(t.Context(), time.Time{}, &Request{API: Chat})
+		if s.Error != "" || s.Text != c.text || s.OutputTokens != 4 || s.FirstNS <= 0 || len(s.Chunks) == 0 || s.Chunks[0].AtNS != s.FirstNS {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
 // TestLlamaCPP: its server tells of drafts behind the answer (the end of a real one).
 func TestLlamaCPP(t *testing.T) {
 	end := `data: {"choices":[],"usage":{"completion_tokens":24,"prompt_tokens":35,"prompt_tokens_details":{"cached_tokens":0}},"timings":{"cache_n":0,"prompt_n":35,"predicted_n":24,"predicted_ms":4425.972%s}}` + "\n\ndata: [DONE]\n\n"

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,11 +17,8 @@ type event struct {
 		Message string `json:"message"`
 	} `json:"error"`
 	Choices []struct {
-		Text  string `json:"text"`
-		Delta struct {
-			Content   string `json:"content"`
-			Reasoning string `json:"reasoning_content"`
-		} `json:"delta"`
+		Text     string  `json:"text"`
+		Delta    delta   `json:"delta"`
 		TokenIDs []int32 `json:"token_ids"`
 		Finish   string  `json:"finish_reason"`
 		Meta     *meta   `json:"meta_info"`
@@ -37,6 +35,28 @@ type event struct {
 	Text      string  `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
 	Meta      *meta   `json:"meta_info"`
+}
+
+// delta is what a chat's event adds. Servers name reasoning in two ways (vLLM has changed from one to the other), and may use both at once.
+type delta struct {
+	Content          string `json:"content"`
+	ReasoningContent string `json:"reasoning_content"`
+	Reasoning        string `json:"reasoning"`
+	Tools            []struct {
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// text is all that the model wrote, in whatever field it comes.
+func (d *delta) text() string {
+	text := cmp.Or(d.ReasoningContent, d.Reasoning) + d.Content
+	for i := range d.Tools {
+		text += d.Tools[i].Function.Name + d.Tools[i].Function.Arguments
+	}
+	return text
 }
 
 // timings are what llama.cpp's server tells behind an answer.
@@ -128,7 +148,7 @@ func (s *Sample) appended(at int64, e *event) error {
 	}
 	for i := range e.Choices {
 		c := &e.Choices[i]
-		s.chunk(at, c.Text+c.Delta.Reasoning+c.Delta.Content, c.TokenIDs)
+		s.chunk(at, c.Text+c.Delta.text(), c.TokenIDs)
 		if c.Finish != "" {
 			s.Finish = c.Finish
 		}

@@ -268,6 +268,34 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
+// TestAnswersWithoutTimes: answers whose text came in no known field, or all at once, are not passed off as fast ones.
+func TestAnswersWithoutTimes(t *testing.T) {
+	streamed := client.Sample{OutputTokens: 30, FirstNS: ms, LastNS: 30 * ms, Chunks: []client.Chunk{{AtNS: ms}, {AtNS: 30 * ms}}}
+	wordless := client.Sample{OutputTokens: 30}
+	whole := client.Sample{OutputTokens: 30, FirstNS: ms, LastNS: ms, Chunks: []client.Chunk{{AtNS: ms}}}
+	short := client.Sample{OutputTokens: mostAtOnce, FirstNS: ms, LastNS: ms, Chunks: []client.Chunk{{AtNS: ms}}}
+	for name, c := range map[string]struct {
+		answers []client.Sample
+		want    string
+		timed   int64
+	}{
+		"streamed":         {[]client.Sample{streamed, streamed}, "", 2},
+		"another field":    {[]client.Sample{wordless, streamed}, "1 of 2 complete answers brought no text", 1},
+		"a proxy":          {[]client.Sample{whole, whole, streamed}, "2 of 3 answers of more than 16 tokens came in one piece", 3},
+		"an exception":     {[]client.Sample{whole, streamed}, "", 2},
+		"a cycle's tokens": {[]client.Sample{short, short}, "", 2},
+	} {
+		m := NewMeter(time.Now(), SLO{})
+		for i := range c.answers {
+			m.Add(&Record{Sample: &c.answers[i]})
+		}
+		s := m.Summary(load.Tally{}, nil)
+		if text := strings.Join(s.Warnings, "\n"); (text != "") != (c.want != "") || !strings.Contains(text, c.want) || s.dist("ttft").n != c.timed {
+			t.Errorf("%s: %d times, %q", name, s.dist("ttft").n, text)
+		}
+	}
+}
+
 // TestCountedCache: a server's sum stands where no answer tells, and warns where it is most of the input.
 func TestCountedCache(t *testing.T) {
 	for _, c := range []struct {
@@ -277,7 +305,7 @@ func TestCountedCache(t *testing.T) {
 	}{{0, 0, 0, false}, {0, 16, 16, false}, {0, 39, 39, true}, {2, 39, 2, false}, {0, -3, 0, false}} {
 		m := NewMeter(time.Now(), SLO{})
 		for range 2 {
-			m.Add(&Record{Sample: &client.Sample{PromptTokens: 20, CachedTokens: c.told / 2, OutputTokens: 1}})
+			m.Add(&Record{Sample: &client.Sample{PromptTokens: 20, CachedTokens: c.told / 2, OutputTokens: 1, Chunks: []client.Chunk{{Tokens: 1}}}})
 		}
 		s := m.Summary(load.Tally{}, nil)
 		s.CountCached(c.counted)
@@ -299,7 +327,7 @@ func TestACommonBeginningIsNoWarmCache(t *testing.T) {
 	} {
 		m := NewMeter(time.Now(), SLO{})
 		for _, r := range c.requests {
-			m.Add(&Record{Sample: &client.Sample{PromptTokens: r[0], CachedTokens: r[1], OutputTokens: 1}})
+			m.Add(&Record{Sample: &client.Sample{PromptTokens: r[0], CachedTokens: r[1], OutputTokens: 1, Chunks: []client.Chunk{{Tokens: 1}}}})
 		}
 		if w := m.Summary(load.Tally{}, nil).Warnings; (len(w) > 0) != c.warns {
 			t.Errorf("%s: warnings %q", name, w)

@@ -54,6 +54,7 @@ type Meter struct {
 	input, output, cached          int64
 	failures                       map[client.Failure]int64
 	examples                       map[client.Failure]string // the first error of each kind
+	wordless, whole                int64                     // complete requests whose text came in no known field; whose many tokens came at once
 	guessed                        bool                      // the server did not say how many tokens a chunk has
 	timeline                       timeline
 	acceptance                     acceptance
@@ -102,7 +103,11 @@ func (m *Meter) Add(r *Record) {
 	}
 	m.acceptance.add(r)
 	if len(r.Chunks) == 0 {
+		m.wordless++
 		return // an answer without text has no latencies
+	}
+	if len(r.Chunks) == 1 && r.OutputTokens > mostAtOnce {
+		m.whole++
 	}
 	m.ttft.Add(l.TTFT, 1)
 	m.e2e.Add(l.E2E, 1)
@@ -114,6 +119,9 @@ func (m *Meter) Add(r *Record) {
 		m.good++
 	}
 }
+
+// mostAtOnce is the number of tokens that one chunk may bring without a doubt: a cycle of speculation gives as many as that.
+const mostAtOnce = 16
 
 func within(ns int64, limit time.Duration) bool { return limit == 0 || ns <= limit.Nanoseconds() }
 

@@ -45,6 +45,7 @@ type Summary struct {
 	GuessedChunks           bool // the server did not say how many tokens a chunk has: ITL spreads an output over its chunks
 	Distributions           []Distribution
 	Acceptance              *Acceptance // nil if nothing was drafted, or nobody says so
+	Speculation             string      // "none seen" or "not told" where Acceptance is nil, "" elsewhere
 	Warnings                []string
 }
 
@@ -102,6 +103,7 @@ func (m *Meter) Summary(tally load.Tally, counted *Acceptance) *Summary {
 		s.Acceptance = own
 	}
 	s.warn(m.examples, m.hits.one() && !m.prompts.one())
+	s.warnText(m.wordless, m.whole)
 	return s
 }
 
@@ -123,6 +125,17 @@ func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 	}
 	if s.Tally.Late*100 > s.Tally.Started {
 		add("%d of %d starts were more than %v late; latencies count from the moment a request was due", s.Tally.Late, s.Tally.Started, load.LateAfter)
+	}
+}
+
+// warnText says what of the answers had no times, or times that are not the server's.
+func (s *Summary) warnText(wordless, whole int64) {
+	if wordless > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d of %d complete answers brought no text: they are in no latency (an end at once, or text in a field that this program does not know)", wordless, s.Completed))
+	}
+	if whole*2 > s.Completed {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d of %d answers of more than %d tokens came in one piece: something in between holds the stream back (a proxy's buffer, compression), "+
+			"so that the time to first token is that of the whole answer and TPOT and ITL mean nothing", whole, s.Completed, mostAtOnce))
 	}
 }
 
@@ -187,6 +200,9 @@ func (s *Summary) MarshalJSON() ([]byte, error) {
 			per = append(per, e.Value)
 		}
 		doc["spec_decode_per_position_acceptance_rates"] = per
+	}
+	if s.Speculation != "" {
+		doc["speculation"] = s.Speculation
 	}
 	return json.Marshal(doc)
 }

@@ -86,6 +86,9 @@ func (s *Summary) writeCounts(t *sheet) {
 	t.count("Peak concurrent requests:", s.Tally.Peak)
 	t.value("Total token throughput (tok/s):", rate(s.Input+s.Output, elapsed))
 	t.value("Output speed per user (tok/s):", s.PerUser())
+	if s.Speculation != "" {
+		t.word("Speculative decoding:", s.Speculation)
+	}
 }
 
 // write writes the section about drafts.
