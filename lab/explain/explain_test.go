@@ -174,35 +174,6 @@ arms:
 	}
 }
 
-// TestCodesAreDocumented holds docs/explain.md to the codes that the tests above and the source can yield.
-func TestCodesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/explain.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, file := range []string{"findings.go", "measured.go", "../costmodel/fit.go", "../costmodel/predict.go"} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		words := strings.Split(string(source), `"`)
-		for i := 1; i < len(words); i += 2 {
-			calls := strings.HasSuffix(words[i-1], ".add(") || strings.HasSuffix(words[i-1], "c.doubt(") || strings.HasSuffix(words[i-1], "code, word := ") || strings.HasSuffix(words[i-1], "code, word = ") ||
-				strings.HasSuffix(words[i-1], "code, verdict := ") || strings.HasSuffix(words[i-1], "code, verdict = ")
-			if calls && !strings.HasSuffix(words[i], "_") {
-				n++
-				if !strings.Contains(string(page), "| `"+words[i]+"`") {
-					t.Errorf("docs/explain.md has no row for the code %s", words[i])
-				}
-			}
-		}
-	}
-	if n < 30 {
-		t.Errorf("only %d codes found in the source", n)
-	}
-}
-
 func TestErrors(t *testing.T) {
 	const ok = "plain_tok_s: 88.8\narms:\n"
 	for _, c := range []struct{ name, source, want string }{
