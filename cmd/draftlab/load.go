@@ -43,10 +43,18 @@ const (
 	threadsPerCore, leastThreads = 4, 8
 )
 
+// checkThreads refuses a number of threads that this machine cannot be meant for.
+func (f *modelFlags) checkThreads(env *Env, cmd *cobra.Command) error {
+	if limit := max(threadsPerCore*env.Procs, leastThreads); f.threads < 1 || f.threads > limit {
+		return usage(cmd, "--threads %d: want 1 to %d (processors here: %d)", f.threads, limit, env.Procs)
+	}
+	return nil
+}
+
 // open fetches the model if need be and loads it, with progress. The caller closes the engine.
 func (f *modelFlags) open(ctx context.Context, env *Env, cmd *cobra.Command, o engine.Options) (*engine.Engine, error) {
-	if limit := max(threadsPerCore*env.Procs, leastThreads); f.threads < 1 || f.threads > limit {
-		return nil, usage(cmd, "--threads %d: want 1 to %d (processors here: %d)", f.threads, limit, env.Procs)
+	if err := f.checkThreads(env, cmd); err != nil {
+		return nil, err
 	}
 	o.Model, o.Threads = f.model, f.threads
 	if !strings.HasPrefix(f.model, model.RandomPrefix) {

@@ -35,12 +35,12 @@ type serveFlags struct {
 	port                     int
 	logInterval, logCycles   int
 	drainTimeout, reqTimeout time.Duration
-	endWithStdin             bool
+	endWithStdin, dryRun     bool
 }
 
 // serving is the JSON document of serve: where it listens and the resolved configuration.
 type serving struct {
-	URL      string         `json:"url"`
+	URL      string         `json:"url,omitempty"` // none with --dry-run
 	Settings map[string]any `json:"settings"`
 }
 
@@ -66,7 +66,9 @@ front of a server that others reach, and set a key.
 
 The environment variable DRAFTLAB_API_KEY does what --api-key does, out of sight of the machine's other users.
 
-The JSON document, written once the server listens, is {"url", "settings"}.` + randomHelp + draftHelp + exitHelp,
+With --dry-run it says what is wrong with the other flags, as tune does of a campaign before it starts a server.
+
+The JSON document, written once the server listens, is {"url", "settings"}; with --dry-run, {"settings"}.` + randomHelp + draftHelp + exitHelp,
 		Example: `  draftlab serve
   draftlab serve --drafter ngram --steps 4
   draftlab serve --port 0 --json --max-running-requests 16
@@ -89,6 +91,7 @@ The JSON document, written once the server listens, is {"url", "settings"}.` + r
 	fl.StringVar(&f.profileDir, "profile-dir", "", "let /start_profile write traces within this `DIRECTORY`; without it, the system's for temporary files")
 	fl.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "give running requests this `TIME` at the end")
 	fl.BoolVar(&f.endWithStdin, "end-with-stdin", false, "end when standard input does, as after an interrupt: for programs that start a server and must not leave it behind")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "check the flags and print the settings; listen on nothing, load nothing")
 	fl.DurationVar(&f.reqTimeout, "request-timeout", 0, "end a request that takes longer than this `TIME`; 0 never does")
 	return cmd
 }
@@ -114,6 +117,9 @@ func (f *serveFlags) check(env *Env, cmd *cobra.Command) error {
 		return usage(cmd, "--log-cycles %d: it cannot be negative", f.logCycles)
 	case f.drainTimeout < 0 || f.reqTimeout < 0:
 		return usage(cmd, "--drain-timeout and --request-timeout cannot be negative")
+	}
+	if err := f.checkThreads(env, cmd); err != nil {
+		return err
 	}
 	if f.profileDir == "" {
 		f.profileDir = env.Temp
@@ -173,6 +179,9 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.dryRun {
+		return printSettings(env, cmd, f.settings(&o, f.port))
+	}
 	l, err := net.Listen("tcp", net.JoinHostPort(f.host, strconv.Itoa(f.port)))
 	if err != nil {
 		return withHint(fmt.Sprintf("cannot listen on %s port %d: %v", ui.Clean(f.host), f.port, err), "choose another --port, or any free one with --port 0; --host is an address of this machine")
@@ -211,6 +220,18 @@ func runServe(env *Env, cmd *cobra.Command, f *serveFlags) error {
 		err = end
 	}
 	return err
+}
+
+// printSettings writes the settings that a server would have.
+func printSettings(env *Env, cmd *cobra.Command, settings map[string]any) error {
+	if wantsJSON(cmd) {
+		return ui.JSON(env.Stdout, serving{Settings: settings})
+	}
+	rows := make([][]string, 0, len(settings))
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		rows = append(rows, []string{name, ui.Clean(fmt.Sprint(settings[name]))})
+	}
+	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout), []ui.Column{{Head: "SETTING"}, {Head: "VALUE"}}, rows)
 }
 
 // announce says where the server listens.

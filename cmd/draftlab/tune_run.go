@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -182,12 +183,16 @@ func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error
 			return err
 		}
 	}
+	_, fresh := os.Lstat(dir)
 	s, err := store.Create(dir, setup)
 	if exists := (*store.ExistsError)(nil); errors.As(err, &exists) {
 		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(shell.Quote(dir)))
 	}
 	if err == nil {
 		err = t.run(cmd, s)
+	}
+	if impossible := (*campaign.ImpossibleError)(nil); errors.As(err, &impossible) && errors.Is(fresh, fs.ErrNotExist) {
+		return errors.Join(err, os.RemoveAll(dir)) // a file that was mended can have the name
 	}
 	var boot *target.BootError
 	if temporary && (!errors.As(err, &boot) || boot.Log == "") {

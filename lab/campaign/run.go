@@ -79,6 +79,11 @@ func Run(ctx context.Context, c Config) error {
 	return r.end()
 }
 
+// ImpossibleError is a campaign with which no server would come up, or not as it was meant. Nothing was started.
+type ImpossibleError struct{ Why string }
+
+func (e *ImpossibleError) Error() string { return e.Why }
+
 // begin checks the arms and writes down what is to be found out.
 func (d *driver) begin() error {
 	if d.state.Failed == nil {
@@ -87,7 +92,7 @@ func (d *driver) begin() error {
 	first := len(d.verdicts) == 0
 	for _, f := range d.Engine.Check(d.arms) {
 		if f.Fatal {
-			return errors.New(f.About(len(d.arms)))
+			return &ImpossibleError{f.About(len(d.arms))}
 		}
 		if first {
 			if err := d.note(doubt, f.About(len(d.arms))); err != nil {

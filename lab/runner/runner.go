@@ -31,7 +31,8 @@ type Host interface {
 	// Listener returns the process that listens on a TCP port, with its environment; of several that share the socket the one with the lowest
 	// number. The error says why it is not known: ErrNoProc, ErrNoListener or ErrHidden, or another.
 	Listener(ctx context.Context, port int) (*ProcessInfo, error)
-	// Output runs a short command to its end and returns its standard output.
+	// Output runs a short command to its end and returns its standard output. The error of a command that fails is an *exec.ExitError,
+	// which has its status and what it wrote to standard error.
 	Output(ctx context.Context, words ...string) ([]byte, error)
 	// ReadFile returns what is in a file.
 	ReadFile(ctx context.Context, path string) ([]byte, error)

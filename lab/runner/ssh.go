@@ -79,6 +79,9 @@ func (h SSH) sh(ctx context.Context, stdin []byte, script string, args ...string
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			exit.Stderr = complaint.Bytes() // as exec's own Output has it
+		}
 		words := strings.TrimSpace(complaint.String())
 		return nil, fmt.Errorf("ssh %s: %w: %s", h.Destination, err, words[max(0, len(words)-500):])
 	}

@@ -23,7 +23,7 @@ var draftlabTraits = traits{
 	name: "draftlab", command: []string{"draftlab", "serve"}, endsWithStdin: true,
 	address:  regexp.MustCompile(`^(http://127\.0\.0\.1:\d+)$`),
 	ready:    firedUp,
-	reserved: []string{"port", "host", "model", "served-model-name", "drafter", "steps", "topk", "draft-tokens", "end-with-stdin"},
+	reserved: []string{"port", "host", "model", "served-model-name", "drafter", "steps", "topk", "draft-tokens", "end-with-stdin", dryRun},
 }
 
 // firedUp is SGLang's word, which draftlab has taken over.
@@ -84,7 +84,7 @@ func (draftlabKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]a
 	return boot, map[string]any{"speculative": own}
 }
 
-func (draftlabKind) check(_ *engine, arms []trial.Arm) (found []Finding) {
+func (draftlabKind) check(e *engine, arms []trial.Arm) (found []Finding) {
 	for _, a := range arms {
 		if !a.Plain() && a.Drafter != "eagle3" && a.Drafter != "ngram" {
 			found = append(found, Finding{"impossible_draft", fmt.Sprintf("draftlab has no drafter %q: want eagle3 or ngram", a.Drafter), true, []string{a.Name}})
@@ -93,7 +93,10 @@ func (draftlabKind) check(_ *engine, arms []trial.Arm) (found []Finding) {
 			found = append(found, Finding{"impossible_draft", err, true, []string{a.Name}})
 		}
 	}
-	return found
+	if e == nil { // the server is attached to, and has its flags
+		return found
+	}
+	return append(found, e.refusals(arms)...)
 }
 
 // shape says what is wrong with how an arm drafts, "" if nothing is: a tree has topk nodes at its first depth and up to topk² at
