@@ -141,35 +141,6 @@ func (l *Ledger) Release(t *Table) {
 	t.salt = 0
 }
 
-// Fork makes dst, which must be empty, a copy of the first n slots of src: full blocks are shared and must have been
-// committed; a last partial block is a new one, and the caller copies what block from holds into block to before it writes
-// either (from and to are −1 if n ends at a block's end). Without a block for that, Fork changes nothing and
-// returns ok false.
-func (l *Ledger) Fork(dst, src *Table, n int) (from, to int32, ok bool) {
-	if len(dst.Blocks) != 0 {
-		panic("kvcache: fork into a table that holds blocks")
-	}
-	if n < 0 || n > src.Slots() || n/compute.BlockSlots > src.cached {
-		// A shared block that the tree knows under another one's name would be held without its parent (L3).
-		panic(fmt.Sprintf("kvcache: fork %d slots of a table of %d, %d of them committed", n, src.Slots(), src.cached*compute.BlockSlots))
-	}
-	full := n / compute.BlockSlots
-	from, to = none, none
-	if n%compute.BlockSlots != 0 && len(l.free)+l.idle == 0 {
-		return from, to, false
-	}
-	for _, b := range src.Blocks[:full] {
-		l.blocks[b].refs++
-		dst.Blocks = append(dst.Blocks, b)
-	}
-	if n%compute.BlockSlots != 0 {
-		from, to = src.Blocks[full], l.take()
-		dst.Blocks = append(dst.Blocks, to)
-	}
-	dst.salt, dst.cached = src.salt, full
-	return from, to, true
-}
-
 // take returns a block with one reference, from the free ones or the idle one used longest ago. There must be one.
 func (l *Ledger) take() int32 {
 	if len(l.free) == 0 {

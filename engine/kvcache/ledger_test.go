@@ -70,9 +70,6 @@ func (p *player) play(t *testing.T, d *datadriven.TestData) (out string) {
 		out = fmt.Sprintf("replaced %d\n", p.l.Commit(tab, letters(d.Input)))
 	case "release":
 		p.l.Release(tab)
-	case "fork":
-		from, to, ok := p.l.Fork(p.table(d.CmdArgs[1].Key), tab, n)
-		out = fmt.Sprintf("copy %d to %d: %v\n%s: %v\n", from, to, ok, d.CmdArgs[1].Key, p.table(d.CmdArgs[1].Key).Blocks)
 	default:
 		t.Fatalf("unknown command %q", d.Cmd)
 	}

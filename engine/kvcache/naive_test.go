@@ -117,21 +117,6 @@ func (n *naive) truncate(t *naiveTable, slots int) {
 	}
 }
 
-func (n *naive) fork(src *naiveTable, slots int) (dst *naiveTable, ok bool) {
-	full := slots / compute.BlockSlots
-	if slots%compute.BlockSlots > 0 && n.free()+len(n.idle()) == 0 {
-		return nil, false
-	}
-	dst = &naiveTable{salt: src.salt}
-	for _, b := range src.blocks[:full] {
-		dst.blocks = append(dst.blocks, n.ref(b))
-	}
-	if slots%compute.BlockSlots > 0 {
-		dst.blocks = append(dst.blocks, n.take())
-	}
-	return dst, true
-}
-
 func (n *naive) flush() (flushed int) {
 	for _, b := range n.idle() {
 		delete(n.cached, b.name)

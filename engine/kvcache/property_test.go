@@ -129,29 +129,6 @@ func (m *machine) release(t *rapid.T) {
 	}
 }
 
-func (m *machine) fork(t *rapid.T) {
-	s := m.pick(t)
-	m.l.Commit(&s.table, s.tokens)
-	m.o.commit(s.oracle, s.tokens)
-	d := &sequence{salt: s.salt, tokens: append([]int32(nil), s.tokens...)}
-	from, to, ok := m.l.Fork(&d.table, &s.table, len(s.tokens))
-	oracle, want := m.o.fork(s.oracle, len(s.tokens))
-	if ok != want {
-		t.Fatalf("Fork = %v, oracle %v", ok, want)
-	}
-	if !ok {
-		return
-	}
-	if (to >= 0) != (len(s.tokens)%compute.BlockSlots > 0) {
-		t.Fatalf("Fork of %d slots copies block %d to %d", len(s.tokens), from, to)
-	}
-	if to >= 0 {
-		m.store[to] = m.store[from]
-	}
-	d.oracle = oracle
-	m.seqs = append(m.seqs, d)
-}
-
 func (m *machine) flush(t *rapid.T) {
 	if a, b := m.l.Flush(), m.o.flush(); a != b {
 		t.Fatalf("Flush gave up %d blocks, oracle %d", a, b)
@@ -186,7 +163,7 @@ func TestLedger(t *testing.T) {
 		m := &machine{l: New(n), o: newNaive(n), store: make([][compute.BlockSlots]uint64, n)}
 		t.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "grow": m.grow, "draft": m.draft, "commit": m.commit,
-			"release": m.release, "fork": m.fork, "flush": m.flush, "": m.check,
+			"release": m.release, "flush": m.flush, "": m.check,
 		})
 	})
 }

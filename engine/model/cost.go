@@ -44,13 +44,6 @@ func (c Config) KVBytesPerToken(float32KV bool) int64 {
 	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * size
 }
 
-// KVBytesPerToken is the size of one position's keys and values as this model stores them.
-func (m *Model) KVBytesPerToken() int64 { return m.cfg.KVBytesPerToken(m.opt.Float32) }
-
-// KVReadBytes is what a pass reads of one sequence's keys and values at a context of that many positions;
-// the rows of a sequence share the reading.
-func (m *Model) KVReadBytes(context int) int64 { return int64(context) * m.KVBytesPerToken() }
-
 // WeightBytesPerToken is what one pass reads of the weights as they lie on the device, however many rows it
 // has: the layers and the head once. An embedding that is not the head does not count; a pass reads a
 // row of it for each token.

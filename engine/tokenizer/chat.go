@@ -74,10 +74,6 @@ func compileTemplate(source string) (t *jinja.Template, err error) {
 // ChatTemplate returns the source of the chat template, "" if there is none.
 func (t *Tokenizer) ChatTemplate() string { return t.chat.source }
 
-// ChatTemplateErr returns why ApplyChat cannot work: ErrNoChatTemplate, or where the template does not parse;
-// nil if it can.
-func (t *Tokenizer) ChatTemplateErr() error { return t.chat.err }
-
 // ApplyChat renders messages with the model's chat template, as Hugging Face's apply_chat_template does. Encode
 // the result with ParseSpecial and without AddSpecial.
 //
@@ -85,7 +81,7 @@ func (t *Tokenizer) ChatTemplateErr() error { return t.chat.err }
 // again, and renders as nothing, where Jinja2 refuses; a variable that one round of a loop sets is still set in the
 // next; str.join is unknown; and ** makes floats.
 //
-// Errors are ChatTemplateErr's, a *ChatError, or say what went wrong in the template. Templates come with
+// Errors are ErrNoChatTemplate, a *ChatError, or say where the template does not parse or what went wrong in it. Templates come with
 // models, from strangers: their length, loops, range and the depth of macros are bounded. What a single expression
 // does is not: a hostile template can still take memory by doubling a string and time by slicing one up to a huge number.
 func (t *Tokenizer) ApplyChat(messages []Message, o ChatOptions) (text string, err error) {

@@ -122,6 +122,3 @@ func (g *group) acceptance() string {
 	}
 	return ""
 }
-
-// Span is the time from the first to the last line that has one.
-func (s *Summary) Span() time.Duration { return between(s.first, s.last) }

@@ -14,12 +14,3 @@ func (d *Drafter) WeightBytesPerPass() int64 {
 
 // FeatureBytesPerPass is what Features reads of the weights, however many rows it makes.
 func (d *Drafter) FeatureBytesPerPass() int64 { return d.fc.Bytes() }
-
-// KVBytesPerToken is the size of one position's keys and values.
-func (d *Drafter) KVBytesPerToken() int64 {
-	size := int64(2) // float16
-	if d.target.Options().Float32 {
-		size = 4
-	}
-	return 2 * int64(d.cfg.KVHeads) * int64(d.cfg.HeadDim) * size
-}

@@ -81,7 +81,7 @@ type Drafter struct {
 	nFeature int             // rows that Features made
 	restored int             // rows that Restore made
 	saved    compute.Tensor  // [blocks, Hidden] features by block
-	output   compute.Tensor  // [MaxRows + MaxSeqs, Hidden]: states of the last Run, then held ones
+	output   compute.Tensor  // [MaxRows, Hidden]: states of the last Run
 	nOutput  int             // rows of the last Run
 
 	x     compute.Tensor  // [MaxRows, Hidden] residual stream
@@ -119,7 +119,7 @@ func (d *Drafter) allocate() error {
 	d.fusedOp = dev.NewOperand(t.MaxRows, taps*c.TargetHidden, d.fc.Input())
 	d.feature = dev.NewTensor(t.MaxRows+o.MaxSeqs, c.Hidden)
 	d.saved = dev.NewTensor(t.Blocks, c.Hidden)
-	d.output = dev.NewTensor(o.MaxRows+o.MaxSeqs, c.Hidden)
+	d.output = dev.NewTensor(o.MaxRows, c.Hidden)
 
 	d.x, d.e = dev.NewTensor(o.MaxRows, c.Hidden), dev.NewTensor(o.MaxRows, c.Hidden)
 	d.cat = dev.NewTensor(o.MaxRows, 2*c.Hidden)

@@ -101,7 +101,7 @@ func (d *Drafter) Restore(block int32) int32 {
 // Append adds a row to the batch: the feature or state that from names is that of the sequence's token at slot−1, token
 // the one at slot, so that slot is at least 1; the row stores its key and value at slot, and what it proposes is for slot+1.
 //
-// from is the index of a feature (of Features or Restore), or the ^index of a row of the last Run, or what Held returns. The row sees
+// from is the index of a feature (of Features or Restore), or the ^index of a row of the last Run. The row sees
 // slots 1 to its own. A row of a tree needs other Pos, Tail and Mask in the batch, Pos being one less than its token's.
 func (d *Drafter) Append(seq, token, slot, from int32) int {
 	b := d.batch
@@ -109,17 +109,6 @@ func (d *Drafter) Append(seq, token, slot, from int32) int {
 	b.Pos[r], b.From[r] = slot-1, from
 	return r
 }
-
-// Hold keeps the state that row of the last Run put out under the number i, below MaxSeqs, through later Runs.
-func (d *Drafter) Hold(i, row int) {
-	if i < 0 || i >= d.opt.MaxSeqs || row < 0 || row >= d.nOutput {
-		panic(fmt.Sprintf("eagle3: state %d of %d held as %d of %d", row, d.nOutput, i, d.opt.MaxSeqs))
-	}
-	d.dev.CopyRow(d.output, d.opt.MaxRows+i, d.output, row)
-}
-
-// Held returns the from of a state that Hold has kept under the number i.
-func (d *Drafter) Held(i int) int32 { return ^int32(d.opt.MaxRows + i) }
 
 // Run runs the drafter on what the batch holds: it stores keys and values, and sets states, logits and candidates. The error
 // is for what a caller's caller may get wrong, and leaves everything untouched: a token outside the vocabulary, or a position
@@ -154,10 +143,10 @@ func (d *Drafter) check() error {
 // checkFrom panics unless row r's state exists.
 func (d *Drafter) checkFrom(r int) {
 	f := int(d.batch.From[r])
-	restored, held := d.features.MaxRows, d.opt.MaxRows
+	restored := d.features.MaxRows
 	switch {
 	case f >= 0 && (f < d.nFeature || f >= restored && f < restored+d.restored):
-	case f < 0 && (^f < d.nOutput || ^f >= held && ^f < held+d.opt.MaxSeqs):
+	case f < 0 && ^f < d.nOutput:
 	default:
 		panic(fmt.Sprintf("eagle3: row %d takes state %d; there are %d features and %d rows of the last run", r, f, d.nFeature, d.nOutput))
 	}

@@ -128,6 +128,15 @@ func (s *bench) extend(from, to int) {
 	}
 }
 
+// hold keeps the state of a row of the last Run through later ones, in the place of a restored feature: the i-th.
+func (s *bench) hold(i, row int) {
+	s.d.dev.CopyRow(s.d.feature, int(s.held(i)), s.d.output, row)
+	s.d.restored = max(s.d.restored, i+1)
+}
+
+// held returns the from of a state that hold keeps.
+func (s *bench) held(i int) int32 { return int32(s.d.features.MaxRows + i) }
+
 // result is what a row gave.
 type result struct{ state, logits []float32 }
 
@@ -360,25 +369,25 @@ func TestSequences(t *testing.T) {
 func TestTreeIsChains(t *testing.T) {
 	s := newBench(t, 2, false, func(*Config) {})
 	s.whole()
-	s.d.Hold(0, textLen-1)
+	s.hold(0, textLen-1)
 	tree := s.tree(textLen - 1)
 	for i, n := range nodes {
 		path := ancestors(i)
-		from := s.d.Held(0)
+		from := s.held(0)
 		for depth, a := range path {
 			b := s.reset()
 			b.WantLogits(s.d.Append(0, nodes[a].token, int32(textLen+1+depth), from))
 			s.run()
 			s.same(fmt.Sprintf("node %d as a link of node %d's chain", a, i), s.results()[0], tree[a])
 			if depth+1 < n.depth {
-				s.d.Hold(1+depth, 0)
-				from = s.d.Held(1 + depth)
+				s.hold(1+depth, 0)
+				from = s.held(1 + depth)
 			}
 		}
 		b := s.reset()
 		s.extend(1, textLen+1)
 		for depth, a := range path {
-			b.WantLogits(s.d.Append(0, nodes[a].token, int32(textLen+1+depth), s.d.Held(depth)))
+			b.WantLogits(s.d.Append(0, nodes[a].token, int32(textLen+1+depth), s.held(depth)))
 		}
 		s.run()
 		for depth, got := range s.results()[textLen:] {
