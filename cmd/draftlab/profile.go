@@ -43,10 +43,11 @@ With --self it starts this program's own server, with the flags of serve for mod
 project's held-out prompts one at a time, each with and without drafts, for 1000 cycles or --cycles. It stops the
 server.
 
-With --log it reads the log of an SGLang or vLLM server of any version instead, "-" being standard input:
-accept length, throughput, the time of a cycle (accept length × running requests / throughput), decode
-batches that ran without a CUDA graph, queue and cache pressure, what the start-up took, faults and answered
-requests. A log without a line about decoding is an error. Prefixes of docker, journald and Kubernetes are
+With --log it reads the log of an SGLang, vLLM or llama.cpp server of any version instead, "-" being standard
+input: accept length (from SGLang's by the length of requests, too), throughput, the time of a cycle (accept
+length × running requests / throughput), decode batches that ran without a CUDA graph, queue and cache pressure,
+what the start-up took, faults, what the server changed of its settings, answered requests, and warnings of what
+that means. A log without a line about decoding is an error. Prefixes of docker, journald and Kubernetes are
 passed over, lines that cannot be read are counted. Decode lines behind a rest of the server, whose throughput
 includes the pause, are left out of throughput and cycle time. "accept rate" is not shown: it has three
 definitions. With --follow the file is watched until an interrupt.

@@ -102,7 +102,9 @@ func printPressure(w io.Writer, r *enginelog.Report) error {
 	fmt.Fprintln(w)
 	for _, g := range r.Decode {
 		name := strings.TrimSpace("decode lines " + g.Ranks)
-		if g.Lines > 0 {
+		if r.Engine == "llama.cpp" {
+			fmt.Fprintf(w, "answers: %d\n", g.Lines)
+		} else if g.Lines > 0 {
 			fmt.Fprintf(w, "%s: %d, of which %d follow a rest", ui.Clean(name), g.Lines, g.AfterRest)
 			if g.GraphStated > 0 {
 				fmt.Fprintf(w, "; without a CUDA graph: %d of %d that say so", g.WithoutGraph, g.GraphStated)

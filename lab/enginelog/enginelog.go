@@ -1,4 +1,4 @@
-// Package enginelog reads the logs of SGLang and vLLM servers: what an engineer has when a server is old and cannot be
+// Package enginelog reads the logs of SGLang, vLLM and llama.cpp servers: what an engineer has when a server is old and cannot be
 // restarted. [Parse] makes a [Line] of one line of text, [Summary] adds lines up, and its [Report] says what they show: accept
 // length, throughput, the time of a cycle, decode batches without a CUDA graph, queue and cache pressure, what the start-up
 // took, and what went wrong.
@@ -26,6 +26,8 @@ const (
 	Stats                 // vLLM's "Avg prompt throughput", of an interval (10 s unless configured)
 	Spec                  // vLLM's "SpecDecoding metrics", of the same interval as the Stats before it
 	Iteration             // vLLM's "Iteration(n)", of one step
+	Answer                // llama.cpp's "eval time", of one answer
+	Drafts                // llama.cpp's "draft acceptance", of the answer before it
 	Access                // an answered HTTP request
 	Milestone             // a step of the start-up; Name says which
 	Fault                 // something went wrong; Name says which class
@@ -35,16 +37,17 @@ const (
 
 // Line is one line of a log.
 type Line struct {
-	Kind   Kind
-	Time   time.Time     // as written, taken as UTC; vLLM writes no year, which is then 0; zero if the line has none
-	Ranks  string        // whose line it is: "TP0", "DP1 TP8", "Engine 000"; "" if it does not say
-	VLLM   bool          // it has vLLM's prefix or wording
-	SGLang bool          // it has SGLang's prefix
-	Text   string        // the message, without prefixes, colours and control characters
-	Values Values        // of batch, statistics and iteration lines
-	Name   string        // of milestones, faults and notices; of Access, method and path
-	Took   time.Duration // what a milestone says that it took, 0 if nothing
-	Status int           // of Access, the HTTP status
+	Kind     Kind
+	Time     time.Time     // as written, taken as UTC; vLLM writes no year, which is then 0; zero if the line has none
+	Ranks    string        // whose line it is: "TP0", "DP1 TP8", "Engine 000"; "" if it does not say
+	VLLM     bool          // it has vLLM's prefix or wording
+	SGLang   bool          // it has SGLang's prefix
+	LlamaCPP bool          // it has llama.cpp's wording
+	Text     string        // the message, without prefixes, colours and control characters
+	Values   Values        // of batch, statistics and iteration lines
+	Name     string        // of milestones, faults and notices; of Access, method and path
+	Took     time.Duration // what a milestone says that it took, 0 if nothing
+	Status   int           // of Access, the HTTP status
 }
 
 // prefixLimit is how far into a line the engine's own prefix may begin, behind those of docker, journald, Kubernetes, Ray
@@ -121,6 +124,9 @@ func (l *Line) classify() {
 // classifyText finds what is told in words.
 func (l *Line) classifyText() {
 	if quoted(l.Text) {
+		return
+	}
+	if l.classifyLlama() {
 		return
 	}
 	if m := access.FindStringSubmatch(l.Text); m != nil {

@@ -17,6 +17,11 @@ func (s *Summary) Report() *Report {
 		r.Engine = "sglang"
 	case s.vllm > 0:
 		r.Engine = "vllm"
+	case s.llamacpp > 0:
+		r.Engine = "llama.cpp"
+	}
+	if text := s.idle(); text != "" {
+		r.Warnings = append(r.Warnings, text)
 	}
 	r.Pressure.Queue, r.Pressure.Usage = s.queue.dist(), s.usage.dist()
 	if s.prompts.Lines > 0 {

@@ -93,6 +93,9 @@ var notices = []struct{ text, name string }{
 	{"Decode out of memory happened", retracted},
 	{"max_num_scheduled_tokens is set to", "tokens of a pass limited"},
 	{"min_p and logit_bias parameters won't work with speculative decoding", "min_p and logit_bias without effect"},
+	{"loading draft model '", draftLoaded}, // llama.cpp's, and so are the next
+	{"no implementations specified for speculative decoding", "no speculation"},
+	{"the target and draft vocabs are not compatible", "drafter of another vocabulary"},
 	{"Reducing Torch threads from", "threads changed"},
 	{"libtcmalloc is not found in LD_PRELOAD", "no tcmalloc"},
 	{"No available shared memory broadcast block found", "workers silent for a minute"},

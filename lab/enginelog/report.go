@@ -2,7 +2,7 @@ package enginelog
 
 // Report is what a log shows. Times are in seconds or milliseconds as the names say; rates in tokens a second.
 type Report struct {
-	Engine   string     `json:"engine"` // "sglang", "vllm", or "" if no line shows it
+	Engine   string     `json:"engine"` // "sglang", "vllm", "llama.cpp", or "" if no line shows it
 	Lines    Lines      `json:"lines"`
 	First    string     `json:"first,omitempty"` // the first time in the log, as written; vLLM writes no year
 	Last     string     `json:"last,omitempty"`
@@ -17,7 +17,7 @@ type Report struct {
 }
 
 // DecodeLines says, for people, which lines have figures about decoding.
-const DecodeLines = `SGLang's "Decode batch, …", vLLM's "Engine …: Avg prompt throughput: …" and "SpecDecoding metrics: …"`
+const DecodeLines = `SGLang's "Decode batch, …", vLLM's "Engine …: Avg prompt throughput: …" and "SpecDecoding metrics: …", llama.cpp's "eval time = …"`
 
 // Lines counts the lines of a log.
 type Lines struct {

@@ -15,6 +15,7 @@ type Summary struct {
 	lines       Lines
 	sglang      int64
 	vllm        int64
+	llamacpp    int64
 	first, last time.Time
 	groups      map[string]*group
 	prompts     Prompts
@@ -36,6 +37,8 @@ type group struct {
 	first                                          values // vLLM's acceptance of first drafts
 	reach                                          reaches
 	busy                                           bool  // no rest since the last line
+	answered                                       *Line // llama.cpp: waits for the drafts of its answer
+	drafted                                        int64 // llama.cpp: answers that had drafts
 	stats                                          *Line // vLLM: waits for the Spec line of its interval
 }
 
@@ -107,6 +110,9 @@ func (s *Summary) note(l *Line) {
 	if l.VLLM {
 		s.vllm++
 	}
+	if l.LlamaCPP {
+		s.llamacpp++
+	}
 	if l.Time.IsZero() {
 		return
 	}
@@ -125,10 +131,16 @@ func (s *Summary) count(l *Line) {
 		s.prefill(l)
 	case Stats, Spec, Iteration:
 		s.interval(l)
+	case Answer, Drafts:
+		s.answer(l)
 	case Access:
 		s.access(l)
 	case Milestone:
 		s.milestone(l, l.Name)
+	case Other:
+		if l.LlamaCPP { // it has done with an answer
+			s.group("").settleAnswer()
+		}
 	case Fault:
 		s.faults = remember(s.faults, l, s.lines.Total)
 	case Notice:

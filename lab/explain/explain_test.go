@@ -121,7 +121,11 @@ plain_tok_s: 88.8
 arms: [{steps: 5, draft_tokens: 6, tok_s: 71.3, verify_ms: 28.7, verify_share: 0.955}]`,
 			"speculation_slower bottleneck_verify accept_too_low missing_data one_row_count", "verify_off_fast_path deeper_is_worse predicted_best"},
 		{"one arm, one number", "plain_tok_s: 88.8\narms: [{steps: 5, tok_s: 71.3}]",
-			"speculation_slower missing_data verify_unknown accept_unknown", "bottleneck_verify accept_too_low"},
+			"speculation_slower missing_data verify_unknown accept_unknown", "bottleneck_verify accept_too_low cycle_dear"},
+		{"a dear cycle of unknown parts", "plain_tok_s: 97.5\narms: [{steps: 5, topk: 4, draft_tokens: 8, tok_s: 60, accept_length: 1.95}]",
+			"speculation_slower cycle_dear accept_too_low", "verify_off_fast_path"},
+		{"a cheap cycle beside one of many rows", "plain_tok_s: 110\narms: [{steps: 6, tok_s: 150, accept_length: 2.4}, {steps: 6, batch: 8, plain_tok_s: 800, tok_s: 420, accept_length: 2.9}]",
+			"speculation_faster accept_too_low", "cycle_dear"},
 		{"nothing but verify", "plain_tok_s: 50\narms: [{steps: 2, verify_ms: 25.6}, {steps: 4, verify_ms: 28}]",
 			"rest_unknown missing_data break_even accept_unknown verify_on_fast_path", "predicted_best speculation_slower bottleneck_verify"},
 		{"faster and counted by position", `

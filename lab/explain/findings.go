@@ -23,6 +23,9 @@ const (
 	lowFirst = 0.35
 	// collapse is the rate of second drafts over that of first ones below which the drafter's recurrence is suspected. Sound drafters keep 0.8 and more.
 	collapse = 0.5
+	// dearCycle is how many plain steps a cycle may take before it is looked into where its parts are unknown: with graphs and few rows on a GPU, or kernels that
+	// load each weight once, cycles take 1.1 to 1.7.
+	dearCycle = 2
 	// agree is how far two ways of computing the same figure may differ: the last digits and the prefill of a benchmark.
 	agree = 0.05
 )
@@ -43,6 +46,7 @@ func (f *finder) run() {
 	f.consistency()
 	f.bottleneck()
 	f.verifyCost()
+	f.cycleCost()
 	for i := range f.Arms {
 		f.breakEven(i)
 	}
@@ -229,6 +233,22 @@ func (f *finder) verifyCost() {
 	} else {
 		f.add("verify_mostly_rows", "Verify is mostly paid by the row: %s ms for each (%.2f plain steps), %.0f %% of it at %g rows. The pass is bound by computation at this batch, or its kernels repeat work for each row; draft tokens are dear, so draft fewer, or speculate at smaller batches only.", digits(*cm.VerifyPerRowMs), row, 100*(1-share), rows)
 	}
+}
+
+// cycleCost says that cycles are dear where nothing is known of their parts, for the arm with the fewest rows: that of many rows is to be expected.
+func (f *finder) cycleCost() {
+	least := -1
+	for i, a := range f.Arms {
+		if f.told(i) && a.VerifyMs == nil && a.BreakEvenInterval != nil && (least < 0 || a.Rows() < f.Arms[least].Rows()) {
+			least = i
+		}
+	}
+	if f.CostModel.VerifyFixedMs != nil || least < 0 || f.Arms[least].BreakEvenInterval[0] <= dearCycle {
+		return
+	}
+	a := f.Arms[least]
+	f.add("cycle_dear", "At %v a cycle takes %.1f plain steps, although its verification of %g rows reads the weights once, as a plain step does. Either a row is dear (kernels that repeat work for each row, or so many rows that computation decides: draft fewer tokens), or something runs off decode's fast path (verification or the drafter's passes without graphs, their attention backend, collectives of a drafter spread over devices, the host). Times of two numbers of draft tokens tell which, and times by phase tell where: draftlab profile.",
+		a.Shape, *a.BreakEven, a.Rows())
 }
 
 // breakEven says what an arm needs and gets.

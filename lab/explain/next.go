@@ -27,13 +27,26 @@ func (f *finder) missing() {
 		want = append(want, fmt.Sprintf("cycle_ms or verify_share of every arm (%d of %d have none, so their cycle is bounded only)", open, len(f.Arms)))
 	}
 	if d.Has("accept_unknown") {
-		want = append(want, "tok_s or accept_length of an arm")
+		if f.someTokS() {
+			want = append(want, "accept_length of an arm, which with its tok_s gives the time of a cycle")
+		} else {
+			want = append(want, "tok_s or accept_length of an arm")
+		}
 	} else if !f.countedChain() {
 		want = append(want, "accept_by_position or accept_histogram of the deepest chain, which gives the accept length of every shallower one")
 	}
 	if len(want) > 0 {
 		f.add("missing_data", "To say more: %s.", strings.Join(want, "; "))
 	}
+}
+
+func (f *finder) someTokS() bool {
+	for _, a := range f.c.Arms {
+		if a.TokS.known {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *finder) countedChain() bool {
