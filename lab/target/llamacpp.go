@@ -47,6 +47,8 @@ func llamaDrafter(drafter string) string {
 		return "draft-eagle3"
 	case "ngram":
 		return llamaNgram
+	case "dflash", "dspark":
+		return "draft-" + drafter
 	}
 	if strings.HasPrefix(drafter, "draft-") || strings.HasPrefix(drafter, "ngram-") {
 		return drafter // in its own words

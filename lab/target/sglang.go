@@ -19,7 +19,8 @@ type sglangKind struct{}
 var sglangTraits = traits{
 	name: "sglang", command: []string{"python3", "-m", "sglang.launch_server"}, ready: firedUp, doomed: true,
 	reserved: []string{"port", "host", "model-path", "model", "speculative-algorithm", "speculative-draft-model-path", "speculative-draft-model",
-		"speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens", "api-key"},
+		"speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens",
+		"speculative-dflash-block-size", "speculative-dspark-block-size", "api-key"},
 }
 
 func (sglangKind) traits() traits { return sglangTraits }
@@ -27,13 +28,28 @@ func (sglangKind) traits() traits { return sglangTraits }
 // algorithm is SGLang's name of a drafter: eagle3 is EAGLE3, and so on.
 func algorithm(drafter string) string { return strings.ToUpper(drafter) }
 
-// algorithms are those of SGLang's that drafts of steps, topk and tokens say all about, with the version that each came with. NEXTN is
-// SGLang's other word for EAGLE, with layers of the target's own.
-var algorithms = map[string]version{"EAGLE": {}, "EAGLE3": {}, nextn: {}, standalone: {0, 5, 0}, ngram: {0, 5, 3}}
+// method is one of SGLang's ways of drafting.
+type method struct {
+	came    version // with this one; zero is before all that are supported
+	tokens  bool    // it is told of draft tokens alone: no steps, no branches
+	block   bool    // it drafts all tokens in one pass, which is a chain
+	drafter bool    // it does not come up without a drafter of its own
+}
+
+// algorithms are those of SGLang's that drafts of steps, topk and tokens say all about. NEXTN is SGLang's other word for EAGLE, with layers
+// of the target's own; DSPARK's drafter may be a part of the target as well.
+var algorithms = map[string]method{
+	"EAGLE": {drafter: true}, "EAGLE3": {drafter: true}, nextn: {}, standalone: {came: version{0, 5, 0}, drafter: true},
+	ngram:  {came: version{0, 5, 3}, tokens: true},
+	dflash: {came: version{0, 5, 11}, tokens: true, block: true, drafter: true},
+	dspark: {came: version{0, 5, 16}, tokens: true, block: true},
+}
 
 const (
 	nextn      = "NEXTN"
 	standalone = "STANDALONE"
+	dflash     = "DFLASH" // a block is the last token and its drafts: as many as are verified
+	dspark     = "DSPARK" // here a block is the drafts alone
 )
 
 // ngram is the drafter that looks up in the text, in SGLang and here.
@@ -51,10 +67,13 @@ func (sglangKind) arguments(c *Config, boot trial.Knobs, port int) []string {
 		if c.Drafter != "" && algorithm(boot.Drafter) != ngram {
 			args = append(args, "--speculative-draft-model-path="+c.Drafter)
 		}
-		if algorithm(boot.Drafter) != ngram { // which has tokens alone
+		if !algorithms[algorithm(boot.Drafter)].tokens {
 			args = append(args, fmt.Sprintf("--speculative-num-steps=%d", boot.Steps), fmt.Sprintf("--speculative-eagle-topk=%d", boot.TopK))
 		}
 		args = append(args, fmt.Sprintf("--speculative-num-draft-tokens=%d", boot.DraftTokens))
+		if algorithm(boot.Drafter) == dspark { // it holds tokens to the block, and takes that from the drafter otherwise
+			args = append(args, fmt.Sprintf("--speculative-dspark-block-size=%d", boot.DraftTokens-1))
+		}
 	}
 	return append(args, flags(c, boot, sglangFlag)...)
 }
@@ -171,7 +190,7 @@ func (sglangKind) wanted(c *Config, boot trial.Knobs) map[string]string {
 		want["speculative_algorithm"] = "EAGLE"
 	}
 	want["speculative_num_draft_tokens"] = strconv.Itoa(boot.DraftTokens)
-	if algorithm(boot.Drafter) != ngram {
+	if !algorithms[algorithm(boot.Drafter)].tokens {
 		want["speculative_num_steps"], want["speculative_eagle_topk"] = strconv.Itoa(boot.Steps), strconv.Itoa(boot.TopK)
 	}
 	return want

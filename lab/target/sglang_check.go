@@ -78,15 +78,19 @@ func spec(a trial.Arm) bool { return !a.Plain() }
 func (c *sglangCheck) shapes() {
 	for _, a := range c.arms {
 		k, own := a.Knobs, func(b trial.Arm) bool { return b.Name == a.Name }
-		_, known := algorithms[algorithm(k.Drafter)]
+		how, known := algorithms[algorithm(k.Drafter)]
 		switch {
 		case !k.Plain() && !known:
-			c.add("impossible_draft", true, own, "there is no drafter %q for SGLang: want eagle3, ngram, eagle, nextn or standalone", k.Drafter)
+			c.add("impossible_draft", true, own, "there is no drafter %q for SGLang: want eagle3, ngram, eagle, nextn, standalone, dflash or dspark", k.Drafter)
 		case k.Plain() || algorithm(k.Drafter) == ngram:
-		case k.TopK == 1 && k.DraftTokens != k.Steps+1 && k.Steps > 0:
+		case how.block && k.TopK != 1:
+			c.add("impossible_draft", true, own, "%s drafts a block of tokens at once, which is a chain: topk must be 1", strings.ToLower(k.Drafter))
+		case !how.tokens && k.TopK == 1 && k.DraftTokens != k.Steps+1 && k.Steps > 0:
 			c.add("draft_tokens_rewritten", false, own, "SGLang would make %d draft tokens %d, steps + 1, because topk is 1, and only warn in its log: ask for that", k.DraftTokens, k.Steps+1)
 		default:
-			if words := shape(k); words != "" {
+			if words := shape(k); words != "" && how.block {
+				c.add("impossible_draft", true, own, "%s", words)
+			} else if words != "" {
 				c.add("impossible_draft", true, own, "%s; SGLang says so only when it captures its graphs, as \"selected index k out of range\"", words)
 			}
 		}
@@ -105,7 +109,7 @@ func (c *sglangCheck) refused() {
 		"SGLang does not speculate with pipeline parallelism")
 	c.add("impossible_flags", true, func(a trial.Arm) bool {
 		_, on := c.flag(a, "enable-dp-attention")
-		return spec(a) && on && slices.Contains([]string{standalone, ngram}, algorithm(a.Drafter))
+		return spec(a) && on && slices.Contains([]string{standalone, ngram, dflash}, algorithm(a.Drafter))
 	}, "this drafter does not work with data-parallel attention")
 	c.add("impossible_flags", true, func(a trial.Arm) bool {
 		_, on := c.flag(a, "lora-paths")
@@ -149,6 +153,11 @@ func (c *sglangCheck) unequal() {
 			on, _ := c.variable(a, "SGLANG_ENABLE_SPEC_V2")
 			return spec(a) && on != "1" && on != "true" && without("disable-overlap-schedule")(a)
 		}, "before 0.5.11 SGLang schedules without overlap when it speculates, and with it when it decodes plainly: set disable-overlap-schedule for all arms, or SGLANG_ENABLE_SPEC_V2=1, to see speculation alone")
+	}
+	if mixed && !c.version.before(0, 5, 11) && c.version.before(0, 5, 14) {
+		c.add("unequal_overlap", false, func(a trial.Arm) bool {
+			return spec(a) && algorithm(a.Drafter) == dflash && without("disable-overlap-schedule")(a)
+		}, "before 0.5.14 SGLang schedules without overlap when it drafts with DFLASH, and with it when it decodes plainly: set disable-overlap-schedule for all arms to see speculation alone")
 	}
 	for _, flag := range []string{"mem-fraction-static", "cuda-graph-max-bs"} {
 		if values := c.values(flag); len(values) > 1 {
@@ -207,7 +216,7 @@ func (c *sglangCheck) versions() {
 		c.found = append(c.found, Finding{"no_ledger", fmt.Sprintf("SGLang %s has no device timer by phase: cycles cannot be taken apart (0.5.11 can)", c.version), false, []string{}})
 	}
 	for _, name := range slices.Sorted(maps.Keys(algorithms)) {
-		if came := algorithms[name]; c.version.before(came[0], came[1], came[2]) {
+		if came := algorithms[name].came; c.version.before(came[0], came[1], came[2]) {
 			c.add("unknown_flag", true, func(a trial.Arm) bool { return spec(a) && algorithm(a.Drafter) == name },
 				"SGLang %s does not know the drafter %s: it came with %s", c.version, strings.ToLower(name), came)
 		}

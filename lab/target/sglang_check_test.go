@@ -102,7 +102,7 @@ func TestSGLangPair(t *testing.T) {
 // TestSGLangCheck: each of the things that SGLang does silently or refuses late is told of the arms that it concerns.
 func TestSGLangCheck(t *testing.T) {
 	plain, chain, tree := trial.Knobs{Drafter: "none"}, knobs("eagle3", 3, 1, 4), knobs("eagle3", 3, 4, 16)
-	lookup := knobs("ngram", 3, 1, 4)
+	lookup, flash, spark := knobs("ngram", 3, 1, 4), knobs("dflash", 7, 1, 8), knobs("dspark", 7, 1, 8)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"architectures":["LlamaForCausalLMEagle3"],"vocab_size":128256,"draft_vocab_size":32000}`), 0o644); err != nil {
 		t.Fatal(err)
@@ -137,9 +137,16 @@ func TestSGLangCheck(t *testing.T) {
 			[]string{"nccl_silent:c"}},
 		"other drafters": {"0.4.10", "", []trial.Arm{arm("e", knobs("eagle", 3, 1, 4)), arm("n", knobs("nextn", 3, 1, 4)), arm("s", knobs("standalone", 3, 1, 4)), arm("l", lookup), arm("x", knobs("draft-mtp", 3, 1, 4))},
 			[]string{"impossible_draft!:x", "no_drafter!:e,s", "no_ledger:", "unknown_flag!:l", "unknown_flag!:s"}},
-		"wired wrong": {"0.5.18", dir, []trial.Arm{arm("n", knobs("nextn", 3, 1, 4)), arm("c", chain)}, []string{"wrong_algorithm!:n"}},
-		"no version":  {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
-		"reserved":    {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
+		"block drafters": {"0.5.18", "org/d", []trial.Arm{arm("p", plain, pinned...), arm("f", flash, pinned...), arm("s", spark, pinned...), arm("t", knobs("dflash", 3, 2, 8), pinned...), arm("u", knobs("dspark", 3, 1, 9), pinned...)},
+			[]string{"impossible_draft!:t", "impossible_draft!:u"}},
+		"block drafters, early":    {"0.5.11", "org/d", []trial.Arm{arm("p", plain, pinned[:2]...), arm("f", flash, pinned[:2]...), arm("s", spark, pinned[:2]...)}, []string{"unequal_overlap:f", "unknown_flag!:s"}},
+		"block drafters, earlier":  {"0.5.10", "org/d", []trial.Arm{arm("f", flash)}, []string{"no_ledger:", "unknown_flag!:f"}},
+		"no block drafter":         {"0.5.18", "", []trial.Arm{arm("f", flash), arm("s", spark)}, []string{"no_drafter!:f"}},
+		"EAGLE-3 for a block":      {"0.5.18", dir, []trial.Arm{arm("f", flash), arm("c", chain)}, []string{"wrong_algorithm!:f"}},
+		"a block and DP attention": {"0.5.18", "org/d", []trial.Arm{arm("f", flash, "enable-dp-attention")}, []string{"impossible_flags!:f"}},
+		"wired wrong":              {"0.5.18", dir, []trial.Arm{arm("n", knobs("nextn", 3, 1, 4)), arm("c", chain)}, []string{"wrong_algorithm!:n"}},
+		"no version":               {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
+		"reserved":                 {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
 	} {
 		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: c.version})
 		var got []string
@@ -192,6 +199,15 @@ func TestSGLangCommand(t *testing.T) {
 	boot, _ = e.Split(knobs("ngram", 3, 1, 12))
 	if got, _ := e.Command(boot); !strings.Contains(got, "--speculative-algorithm=NGRAM --speculative-num-draft-tokens=12 ") || strings.Contains(got, "num-steps") {
 		t.Error(got)
+	}
+	for drafter, want := range map[string]string{
+		"dflash": "--speculative-algorithm=DFLASH --speculative-draft-model-path=org/d --speculative-num-draft-tokens=8 --cuda-graph-bs",
+		"dspark": "--speculative-algorithm=DSPARK --speculative-draft-model-path=org/d --speculative-num-draft-tokens=8 --speculative-dspark-block-size=7 --cuda-graph-bs",
+	} {
+		boot, _ = e.Split(knobs(drafter, 7, 1, 8))
+		if got, _ := e.Command(boot); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 	plain, _ := e.Split(trial.Knobs{Drafter: "none"})
 	other, _ := e.Split(trial.Knobs{Drafter: "eagle3"})

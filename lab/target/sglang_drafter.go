@@ -47,11 +47,9 @@ func directory(name string) string {
 
 // drafters looks at the drafter's own configuration, if it is a directory.
 func (c *sglangCheck) drafters(e *engine) {
-	needed := func(a trial.Arm) bool { // NEXTN may go by the target's own layers
-		return spec(a) && slices.Contains([]string{"EAGLE", "EAGLE3", standalone}, algorithm(a.Drafter))
-	}
+	needed := func(a trial.Arm) bool { return spec(a) && algorithms[algorithm(a.Drafter)].drafter }
 	if c.c.Drafter == "" {
-		c.add("no_drafter", true, needed, "there is no drafter: SGLang would load the target in its place, and end")
+		c.add("no_drafter", true, needed, "there is no drafter: SGLang would end, or load the target in its place and end then")
 		return
 	}
 	if e.drafter(c.c) == "" {
@@ -70,6 +68,9 @@ func (c *sglangCheck) drafters(e *engine) {
 		return draft.three() && spec(a) && slices.Contains([]string{"EAGLE", nextn}, algorithm(a.Drafter))
 	},
 		"%s is an EAGLE-3 head: as another drafter it runs without an error, at an accept length of exactly 1", path.Base(c.c.Drafter))
+	c.add("wrong_algorithm", true, func(a trial.Arm) bool {
+		return draft.three() && spec(a) && algorithms[algorithm(a.Drafter)].block
+	}, "%s is an EAGLE-3 head, which drafts token by token, and no block drafter", path.Base(c.c.Drafter))
 	c.add("impossible_flags", true, func(a trial.Arm) bool {
 		_, rejection := c.flag(a, "speculative-use-rejection-sampling")
 		return spec(a) && rejection && draft.Draft > 0 && draft.Draft < draft.Vocabulary

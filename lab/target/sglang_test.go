@@ -124,7 +124,7 @@ func TestSGLangRewrites(t *testing.T) {
 
 // TestOtherDrafters: NEXTN is what SGLang itself calls EAGLE, and no difference.
 func TestOtherDrafters(t *testing.T) {
-	for drafter, algorithm := range map[string]string{"nextn": "EAGLE", "standalone": "STANDALONE"} {
+	for drafter, algorithm := range map[string]string{"nextn": "EAGLE", "standalone": "STANDALONE", "dflash": "DFLASH", "dspark": "DSPARK"} {
 		s, err := boot(t, sglang(t, quick(targettest.New, ""), func(c *Config) { c.Flags = map[string]string{"max-running-requests": "8"} }), knobs(drafter, 3, 1, 4))
 		if err != nil {
 			t.Fatal(err)

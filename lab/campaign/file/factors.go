@@ -77,7 +77,7 @@ func (e entry) set(v node) func(*Settings) {
 }
 
 // drafters are the ways of drafting that some target has: each refuses those that are not its own.
-var drafters = []string{"eagle3", "ngram", "eagle", "nextn", "standalone"}
+var drafters = []string{"eagle3", "ngram", "eagle", "nextn", "standalone", "dflash", "dspark"}
 
 // specType is a way of drafting in llama.cpp's own words.
 var specType = regexp.MustCompile(`^(draft|ngram)(-[a-z0-9]+)+$`)

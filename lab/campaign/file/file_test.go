@@ -101,7 +101,7 @@ func TestErrorsNameTheLineAndTheRemedy(t *testing.T) {
 		least + "factors: {env.HF_TOKEN: [a, b]}":               "c.yaml:3: factors.env.HF_TOKEN: is a secret by its name",
 		least + "arms: [{flags.admin-api-key: a}]":              "give it to all arms alike, with target.flags",
 		least + "baseline: {env.DB_PASSWORD: null}":             "baseline.env.DB_PASSWORD: is a secret by its name",
-		least + "factors: {drafter: [none]}":                    "want one of eagle3, ngram, eagle, nextn, standalone, or a --spec-type of llama.cpp's, not the text \"none\"",
+		least + "factors: {drafter: [none]}":                    "want one of eagle3, ngram, eagle, nextn, standalone, dflash, dspark, or a --spec-type of llama.cpp's, not the text \"none\"",
 		least + "factors: {drafter: [draft-]}":                  "not the text \"draft-\"",
 		least + "factors:\n  steps: [1]\n  steps: [2]":          "steps",
 		least + "arms: [{steps: 3, topk: 2}]":                   "a tree (topk 2) needs draft_tokens",

@@ -134,7 +134,7 @@ func readConfig(argv []string) []string {
 // known are the flags of the versions that are replayed, as far as tests use them; with or without a value.
 var known = map[string]bool{
 	"model_path": true, "host": true, "port": true, "enable_metrics": false, "speculative_algorithm": true, "speculative_draft_model_path": true,
-	"speculative_num_steps": true, "speculative_eagle_topk": true, "speculative_num_draft_tokens": true, "attention_backend": true,
+	"speculative_num_steps": true, "speculative_eagle_topk": true, "speculative_num_draft_tokens": true, "speculative_dspark_block_size": true, "attention_backend": true,
 	"max_running_requests": true, "mem_fraction_static": true, "disable_overlap_schedule": false, "api_key": true, "admin_api_key": true, "tp_size": true,
 	"disable_cuda_graph": false, "cuda_graph_max_bs": true, "speculative_adaptive": false, "speculative_adaptive_config": true,
 }
@@ -186,8 +186,10 @@ func (s *standIn) rewrite() {
 	if s.args["speculative_algorithm"] == "NEXTN" {
 		s.args["speculative_algorithm"] = "EAGLE"
 	}
-	if s.args["speculative_algorithm"] != "null" {
-		if steps := s.number("speculative_num_steps"); s.number("speculative_eagle_topk") == 1 && s.number("speculative_num_draft_tokens") != steps+1 {
+	if algorithm := s.args["speculative_algorithm"]; algorithm != "null" {
+		if algorithm == "DFLASH" || algorithm == "DSPARK" {
+			s.args["speculative_num_steps"], s.args["speculative_eagle_topk"] = "1", "1" // whatever it was told
+		} else if steps := s.number("speculative_num_steps"); s.number("speculative_eagle_topk") == 1 && s.number("speculative_num_draft_tokens") != steps+1 {
 			s.say(-1, "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1")
 			s.args["speculative_num_draft_tokens"] = strconv.Itoa(steps + 1)
 		}
