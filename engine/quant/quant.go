@@ -4,7 +4,11 @@
 // nothing of files, devices or kernels.
 package quant
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Type is a block format of a tensor's elements. Its numeric values are GGUF's ggml_type.
 type Type uint32
@@ -45,13 +49,30 @@ var layouts = map[Type]layout{
 	Q6_K: {"Q6_K", 256, 210},
 }
 
+// foreign are the names of GGUF's formats that draftlab does not read, so that it can refuse them by name. ggml numbers them.
+var foreign = map[Type]string{
+	9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S",
+	23: "IQ4_XS", 24: "I8", 25: "I16", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
+}
+
 // Known reports whether draftlab reads the format.
 func (t Type) Known() bool { _, ok := layouts[t]; return ok }
+
+// Names returns the names of the formats that draftlab reads, in the order of their numbers.
+func Names() (names []string) {
+	for _, t := range slices.Sorted(maps.Keys(layouts)) {
+		names = append(names, layouts[t].name)
+	}
+	return names
+}
 
 // String returns the format's usual name, such as "Q4_1".
 func (t Type) String() string {
 	if l, ok := layouts[t]; ok {
 		return l.name
+	}
+	if name, ok := foreign[t]; ok {
+		return name
 	}
 	return fmt.Sprintf("type(%d)", uint32(t))
 }

@@ -235,6 +235,11 @@ func TestTypeNames(t *testing.T) {
 			t.Errorf("%v: layout does not agree", typ)
 		}
 	}
+	for typ, name := range foreign {
+		if typ.Known() || typ.String() != name {
+			t.Errorf("%d is %v, not %s", uint32(typ), typ, name)
+		}
+	}
 	if Type(7777).Known() || Type(7777).String() != "type(7777)" {
 		t.Error("an unknown type passes for a known one")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strings"
 	"unicode/utf8"
 
 	"draftlab/engine/quant"
@@ -163,7 +164,7 @@ func (c *cursor) tensorInfo() tensorInfo {
 	case info.typ == ggufI64:
 		info.kind, info.typ = I64, NotWeights
 	default:
-		c.failTensor(info, "unknown tensor type %d", uint32(info.typ))
+		c.failTensor(info, "its format is %s, which is not read; quantise the model to one of %s", info.typ, strings.Join(quant.Names(), ", "))
 	}
 	info.off = c.u64("a tensor's offset")
 	return info
