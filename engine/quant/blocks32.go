@@ -10,8 +10,6 @@ import (
 // its high half). With a minimum an element is d·q + m; without, it is d·(q - half the range).
 // Their rounding, which truncates x/d + ½, is that of ggml's reference quantisers.
 
-const block32 = 32
-
 func f16At(b []byte) float32 { return F16ToF32(binary.LittleEndian.Uint16(b)) }
 
 func putF16(b []byte, f float32) { binary.LittleEndian.PutUint16(b, F32ToF16(f)) }

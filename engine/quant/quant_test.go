@@ -228,8 +228,8 @@ func TestRowBytes(t *testing.T) {
 
 func TestTypeNames(t *testing.T) {
 	for typ, l := range layouts {
-		if got, ok := ByName(typ.String()); !ok || got != typ || typ.String() != l.name {
-			t.Errorf("%v: ByName gives %v, %v", typ, got, ok)
+		if got, ok := byName(typ.String()); !ok || got != typ {
+			t.Errorf("%v and %v have one name", typ, got)
 		}
 		if typ.BlockElems() != l.elems || typ.BlockBytes() != l.bytes || !typ.Known() {
 			t.Errorf("%v: layout does not agree", typ)
@@ -242,9 +242,6 @@ func TestTypeNames(t *testing.T) {
 	}
 	if Type(7777).Known() || Type(7777).String() != "type(7777)" {
 		t.Error("an unknown type passes for a known one")
-	}
-	if _, ok := ByName("Q2_K"); ok {
-		t.Error("ByName knows Q2_K")
 	}
 }
 

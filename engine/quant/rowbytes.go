@@ -23,13 +23,3 @@ func RowBytes(t Type, cols int) (int, error) {
 }
 
 const maxInt = int(^uint(0) >> 1)
-
-// ByName returns the format with the given name, such as "Q4_1".
-func ByName(name string) (Type, bool) {
-	for t, l := range layouts {
-		if l.name == name {
-			return t, true
-		}
-	}
-	return 0, false
-}
