@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -25,8 +27,10 @@ type requirer interface{ requires() []string }
 
 // Decode reads a request, which is one JSON object, into a pointer to a struct. It is strict where encoding/json is
 // not: bytes that are no UTF-8, halves of surrogate pairs, deep nesting, unknown names and names in another case are
-// errors. A null is the same as no value. An error is an [*Error] of status 400 that names the parameter.
+// errors. A null is the same as no value, a byte order mark in front is no part of the text, and a whole number may be
+// written as 3.0 or 3e2, as clients write it that know no other numbers. An error is an [*Error] of status 400 that names the parameter.
 func Decode(data []byte, v any) error {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if err := checkText(data); err != nil {
 		return err
 	}
@@ -128,20 +132,20 @@ func decodeObject(data []byte, v any) error {
 		harmless, listed := refused[name]
 		switch {
 		case !ok && !listed:
-			return &Error{Status: 400, Type: InvalidRequest, Param: name, Code: "unknown_parameter", Message: fmt.Sprintf("unknown parameter: %q", clip(name))}
+			return aboutParam(name, unknownParam)
 		case string(raw) == "null":
 		case ok:
 			if err := decodeField(name, raw, field); err != nil {
 				return err
 			}
 		case !slices.Contains(harmless, compact(raw)):
-			return &Error{Status: 400, Type: InvalidRequest, Param: name, Code: "unsupported_parameter", Message: fmt.Sprintf("%s is not supported by this server", name)}
+			return aboutParam(name, unsupportedParam)
 		}
 	}
 	if r, ok := v.(requirer); ok {
 		for _, name := range r.requires() {
 			if raw, ok := given[name]; !ok || string(raw) == "null" {
-				return &Error{Status: 400, Type: InvalidRequest, Param: name, Code: "missing_required_parameter", Message: "missing required parameter: " + name}
+				return aboutParam(name, missingParam)
 			}
 		}
 	}
@@ -164,17 +168,16 @@ func structFields(v reflect.Value, into map[string]reflect.Value) {
 
 // decodeField reads one value. An error of a nested object gets this field's name in front.
 func decodeField(name string, raw json.RawMessage, field reflect.Value) error {
+	if wanted(base(field.Type())) == wholeNumber {
+		raw = integer(raw)
+	}
 	err := json.Unmarshal(raw, field.Addr().Interface())
 	if err == nil {
 		return nil
 	}
 	var inner *Error
 	if errors.As(err, &inner) {
-		e := inner.within(name)
-		if inner.Code == "invalid_value" {
-			e.Message = e.Param + ": " + inner.Message
-		}
-		return e
+		return inner.within(name)
 	}
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
@@ -183,13 +186,36 @@ func decodeField(name string, raw json.RawMessage, field reflect.Value) error {
 	return Invalid(name, "%s: %v", name, err)
 }
 
+// base is the type that a field holds, be it by a pointer.
+func base(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// integer returns a whole number that is written with a fraction or an exponent in plain digits, and all else as it is. From 2^53 on
+// a number so written is no longer one certain whole number.
+func integer(raw json.RawMessage) json.RawMessage {
+	if !bytes.ContainsAny(raw, ".eE") {
+		return raw
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
+		return raw
+	}
+	return strconv.AppendInt(nil, int64(f), 10)
+}
+
+const wholeNumber = "a whole number"
+
 // wanted says in words what a Go type holds.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint64:
-		return "a whole number"
+		return wholeNumber
 	case reflect.Float64:
 		return "a number"
 	case reflect.String:

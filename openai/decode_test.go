@@ -31,9 +31,11 @@ func TestDecodePrompt(t *testing.T) {
 	for in, want := range map[string]Prompt{
 		`"a"`:         {Texts: []string{"a"}},
 		`""`:          {Texts: []string{""}},
-		`["a","b"]`:   {Texts: []string{"a", "b"}},
+		`["a"]`:       {Texts: []string{"a"}, Many: true},
+		`["a","b"]`:   {Texts: []string{"a", "b"}, Many: true},
 		`[1,2]`:       {IDs: [][]int32{{1, 2}}},
-		`[[1],[2,3]]`: {IDs: [][]int32{{1}, {2, 3}}},
+		`[[1]]`:       {IDs: [][]int32{{1}}, Many: true},
+		`[[1],[2,3]]`: {IDs: [][]int32{{1}, {2, 3}}, Many: true},
 		`[]`:          {IDs: [][]int32{{}}},
 	} {
 		var r CompletionRequest
@@ -45,7 +47,7 @@ func TestDecodePrompt(t *testing.T) {
 			t.Fatal(err)
 		}
 		var back Prompt
-		if err := json.Unmarshal(again, &back); err != nil || back.Len() != want.Len() {
+		if err := json.Unmarshal(again, &back); err != nil || !reflect.DeepEqual(back, want) {
 			t.Errorf("prompt %s through JSON = %+v, %v", in, back, err)
 		}
 	}
@@ -66,11 +68,13 @@ func TestDecodeErrors(t *testing.T) {
 		{`{}`, "messages", "missing_required_parameter", ""},
 		{`{"messages":null}`, "messages", "missing_required_parameter", ""},
 		{`{"messages":5}`, "messages", "invalid_value", "want a list, got a number"},
-		{`{"messages":[{"role":"user"}]}`, "messages[0].content", "missing_required_parameter", ""},
+		{`{"messages":[{"role":"user"}]}`, "messages[0].content", "missing_required_parameter", "parameter: messages[0].content"},
+		{`{"messages":[{"role":"user","content":["a"]}]}`, "messages[0].content[0]", "invalid_value", "messages[0].content[0]: want an object, got a string"},
+		{`{"messages":[{"role":"user","content":"a","x":1}]}`, "messages[0].x", "unknown_parameter", `"messages[0].x"`},
 		{`{"messages":[{"role":"user","content":"a"},{"role":1,"content":"a"}]}`, "messages[1].role", "invalid_value", "want a string, got number"},
 		{`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]}`, "messages[0].content[0].type", "unsupported_value", "image_url"},
 		{`{"messages":[{"role":"user","content":[{"type":"text"}]}]}`, "messages[0].content[0].text", "missing_required_parameter", ""},
-		{`{"messages":[{"role":"user","content":"a","tool_calls":[1]}]}`, "messages[0].tool_calls", "unsupported_parameter", ""},
+		{`{"messages":[{"role":"user","content":"a","tool_calls":[1]}]}`, "messages[0].tool_calls", "unsupported_parameter", "messages[0].tool_calls is not supported"},
 		{`{"messages":[null]}`, "messages[0]", "invalid_value", "got null"},
 		{chat(`"Temperature":1`), "Temperature", "unknown_parameter", `"Temperature"`},
 		{chat(`"tools":[{}]`), "tools", "unsupported_parameter", "tools is not supported"},
@@ -78,6 +82,9 @@ func TestDecodeErrors(t *testing.T) {
 		{chat(`"temperature":1e999`), "temperature", "invalid_value", "1e999"},
 		{chat(`"temperature":NaN`), "", "invalid_json", "not valid JSON"},
 		{chat(`"n":1.5`), "n", "invalid_value", "want a whole number"},
+		{chat(`"seed":9007199254740992.0`), "seed", "invalid_value", "want a whole number"}, // it may have been rounded to that
+		{chat(`"max_tokens":1e99`), "max_tokens", "invalid_value", "want a whole number"},
+		{chat(`"max_tokens":"3"`), "max_tokens", "invalid_value", "want a whole number"},
 		{chat(`"seed":99999999999999999999`), "seed", "invalid_value", "want a whole number"},
 		{chat(`"stream":"yes"`), "stream", "invalid_value", "want true or false"},
 		{chat(`"stop":[1]`), "stop", "invalid_value", "stop: want a string or a list of strings, got a list"},
@@ -102,6 +109,18 @@ func TestDecodeErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("prompt %s: %v; want %q", in, err, part)
 		}
+	}
+}
+
+// TestWholeNumbers checks that a whole number may be written with a fraction or an exponent, as clients in languages without integers do.
+func TestWholeNumbers(t *testing.T) {
+	var r CompletionRequest
+	err := Decode([]byte("\ufeff"+`{"prompt":"a","n":2.0,"max_tokens":1e2,"seed":-70.0e-1,"logprobs":0.0,"speculative":{"steps":3.0},"temperature":1.5}`), &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *r.N != 2 || *r.MaxTokens != 100 || *r.Seed != -7 || *r.Logprobs != 0 || *r.Speculative.Steps != 3 || *r.Temperature != 1.5 {
+		t.Errorf("%+v", r)
 	}
 }
 

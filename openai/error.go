@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // The types of errors, in the API's words.
@@ -28,17 +29,46 @@ func (e *Error) Error() string { return e.Message }
 
 // Invalid returns the error for a bad value of a parameter, which the message should name too.
 func Invalid(param, format string, a ...any) *Error {
-	return &Error{Status: 400, Message: fmt.Sprintf(format, a...), Type: InvalidRequest, Param: param, Code: "invalid_value"}
+	return &Error{Status: 400, Message: fmt.Sprintf(format, a...), Type: InvalidRequest, Param: param, Code: invalidValue}
 }
 
-// within returns the error with the parameter's place put in front; a place that begins with "[" follows without a dot.
+// The codes of errors that are about the parameter as such.
+const (
+	invalidValue     = "invalid_value"
+	unknownParam     = "unknown_parameter"
+	unsupportedParam = "unsupported_parameter"
+	missingParam     = "missing_required_parameter"
+)
+
+// aboutParam returns the error of one of those codes.
+func aboutParam(param, code string) *Error {
+	e := &Error{Status: 400, Type: InvalidRequest, Param: param, Code: code}
+	switch code {
+	case unknownParam:
+		e.Message = fmt.Sprintf("unknown parameter: %q", clip(param))
+	case unsupportedParam:
+		e.Message = param + " is not supported by this server"
+	case missingParam:
+		e.Message = "missing required parameter: " + param
+	}
+	return e
+}
+
+// within returns the error with the parameter's place put in front, in the message too; a place that begins with "[" follows without a dot.
 func (e *Error) within(place string) *Error {
 	sep := "."
 	if e.Param == "" || e.Param[0] == '[' {
 		sep = ""
 	}
+	param := place + sep + e.Param
+	switch e.Code {
+	case unknownParam, unsupportedParam, missingParam:
+		return aboutParam(param, e.Code)
+	}
 	c := *e
-	c.Param = place + sep + e.Param
+	if c.Param = param; e.Code == invalidValue {
+		c.Message = param + ": " + strings.TrimPrefix(e.Message, e.Param+": ")
+	}
 	return &c
 }
 

@@ -28,12 +28,15 @@ type Options struct {
 	Speculative       *Speculative       `json:"speculative,omitempty"`
 	ReturnTokenIDs    bool               `json:"return_token_ids,omitempty"`
 	ReturnMetaInfo    bool               `json:"return_meta_info,omitempty"`
-	User              string             `json:"user,omitempty"` // taken and not used
+	User              string             `json:"user,omitempty"` // taken and not used, as the two that have replaced it
+	PromptCacheKey    string             `json:"prompt_cache_key,omitempty"`
+	SafetyIdentifier  string             `json:"safety_identifier,omitempty"`
 }
 
 // StreamOptions are the parameters of a stream.
 type StreamOptions struct {
-	IncludeUsage bool `json:"include_usage,omitempty"`
+	IncludeUsage    bool `json:"include_usage,omitempty"`          // a last event with the usage
+	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"` // with it: the usage so far in each event (vLLM's, SGLang's)
 }
 
 // UnmarshalJSON reads it strictly.
@@ -84,8 +87,8 @@ func (*ChatRequest) requires() []string { return []string{"messages"} }
 func (*ChatRequest) refuses() map[string][]string {
 	return map[string][]string{
 		"audio": nil, "function_call": {`"none"`}, "functions": {"[]"}, "metadata": {"{}"}, "min_tokens": {"0"}, "modalities": {`["text"]`},
-		"moderation": nil, "parallel_tool_calls": {"true", "false"}, "prediction": nil, "prompt_cache_key": nil, "prompt_cache_retention": nil,
-		"reasoning_effort": {`"none"`}, "response_format": {`{"type":"text"}`}, "safety_identifier": nil, "service_tier": {`"auto"`, `"default"`},
+		"moderation": nil, "parallel_tool_calls": {"true", "false"}, "prediction": nil, "prompt_cache_retention": nil,
+		"reasoning_effort": {`"none"`}, "response_format": {`{"type":"text"}`}, "service_tier": {`"auto"`, `"default"`},
 		"store": {"false"}, "tool_choice": {`"none"`, `"auto"`}, "tools": {"[]"}, "verbosity": nil, "web_search_options": nil,
 	}
 }
@@ -119,6 +122,7 @@ func (s *Strings) UnmarshalJSON(data []byte) error {
 type Prompt struct {
 	Texts []string
 	IDs   [][]int32
+	Many  bool // a list of prompts was sent, be it of one
 }
 
 // Len returns the number of prompts.
@@ -128,7 +132,7 @@ func (p *Prompt) Len() int { return len(p.Texts) + len(p.IDs) }
 func (p *Prompt) UnmarshalJSON(data []byte) error {
 	var texts Strings
 	if texts.UnmarshalJSON(data) == nil && len(texts) > 0 {
-		*p = Prompt{Texts: texts}
+		*p = Prompt{Texts: texts, Many: kindOf(data) == "a list"}
 		return nil
 	}
 	var ids []*int32
@@ -141,7 +145,7 @@ func (p *Prompt) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &lists) != nil {
 		return Invalid("", "want a string, a list of strings, a list of token ids (whole numbers below 2^31), or a list of such lists; this %s is none", strings.TrimPrefix(strings.TrimPrefix(kindOf(data), "a "), "an "))
 	}
-	*p = Prompt{IDs: make([][]int32, len(lists))}
+	*p = Prompt{IDs: make([][]int32, len(lists)), Many: true}
 	for i, list := range lists {
 		one, err := plain(list)
 		if err != nil {
@@ -164,14 +168,14 @@ func plain(list []*int32) ([]int32, error) {
 	return ids, nil
 }
 
-// MarshalJSON writes the shortest form.
+// MarshalJSON writes a single prompt as such unless Many is set.
 func (p Prompt) MarshalJSON() ([]byte, error) {
 	switch {
-	case len(p.Texts) == 1:
+	case len(p.Texts) == 1 && !p.Many:
 		return json.Marshal(p.Texts[0])
 	case len(p.Texts) > 0:
 		return json.Marshal(p.Texts)
-	case len(p.IDs) == 1:
+	case len(p.IDs) == 1 && !p.Many:
 		return json.Marshal(p.IDs[0])
 	}
 	return json.Marshal(p.IDs)

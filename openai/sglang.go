@@ -7,8 +7,8 @@ import (
 
 // GenerateRequest is the body of SGLang's own POST /generate.
 type GenerateRequest struct {
-	Text            *Strings       `json:"text,omitempty"`      // one of Text and InputIDs
-	InputIDs        *Prompt        `json:"input_ids,omitempty"` // token ids, of one prompt or of several
+	Text            *Prompt        `json:"text,omitempty"`      // one of Text and InputIDs; texts alone
+	InputIDs        *Prompt        `json:"input_ids,omitempty"` // token ids alone
 	SamplingParams  SamplingParams `json:"sampling_params"`
 	RID             *Strings       `json:"rid,omitempty"` // names of the requests, one a prompt
 	Stream          bool           `json:"stream,omitempty"`
@@ -65,7 +65,8 @@ func (p *SamplingParams) Options() Options {
 	}
 }
 
-// Generated is the answer to a GenerateRequest for one output, and one event of its stream. A stream repeats the text and the ids from
+// Generated is the answer to a GenerateRequest for one output, and one event of its stream. A request with a list of prompts, be it of one, or with
+// several outputs is answered by a list. A stream repeats the text and the ids from
 // their beginning in each event.
 type Generated struct {
 	Index     *int     `json:"index,omitempty"` // in a stream of several outputs

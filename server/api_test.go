@@ -117,6 +117,41 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
+// TestStreamUsage checks the usage in the events of a stream: none unless asked for, null before the last event as in the OpenAI API, and in
+// every event, by choice, with continuous_usage_stats.
+func TestStreamUsage(t *testing.T) {
+	s, _ := started(t, newFake(t), Config{})
+	for path, prompt := range map[string]string{"/v1/completions": `"prompt":"Hi","max_tokens":50`, "/v1/chat/completions": chatHi} {
+		for options, want := range map[string]string{`{}`: "", `{"include_usage":true}`: "null", `{"include_usage":true,"continuous_usage_stats":true}`: "object"} {
+			body := call(s.Handler(), "POST", path, `{`+prompt+`,"n":2,"stream":true,"stream_options":`+options+`}`).Body
+			docs := eventsOf[map[string]json.RawMessage](t, body)
+			sum := 0
+			for i, d := range docs {
+				got, ok := d["usage"]
+				last := want != "" && i == len(docs)-1
+				if !last && want != "object" && string(got) != want || ok != (want != "") {
+					t.Errorf("%s %s: event %d has the usage %q", path, options, i, got)
+				}
+				var u openai.Usage
+				if ok && string(got) != "null" {
+					if err := json.Unmarshal(got, &u); err != nil || u.TotalTokens != u.PromptTokens+u.CompletionTokens || u.PromptTokens == 0 {
+						t.Errorf("%s %s: event %d: %+v, %v", path, options, i, u, err)
+					}
+				}
+				if ended := strings.Contains(string(d["choices"]), `"finish_reason":"stop"`); ended && want == "object" && u.CompletionTokens != 12 {
+					t.Errorf("%s: %+v at the end of a choice of 12 tokens", path, u)
+				}
+				if last {
+					sum = u.CompletionTokens
+				}
+			}
+			if want != "" && sum != 24 {
+				t.Errorf("%s %s: %d tokens in all; want 24", path, options, sum)
+			}
+		}
+	}
+}
+
 func TestChatLogprobs(t *testing.T) {
 	f := newFake(t)
 	f.script = func(engine.Request) []string { return []string{"h\xc3", "\xa9\x00"} }
@@ -284,6 +319,11 @@ func TestGenerate(t *testing.T) {
 	for i := 1; i < len(events); i++ {
 		if !strings.HasPrefix(events[i].Text, events[i-1].Text) {
 			t.Errorf("event %d has %q after %q", i, events[i].Text, events[i-1].Text)
+		}
+	}
+	for _, one := range []string{`"text":["a"]`, `"input_ids":[[1]]`} { // as in SGLang, a list is answered by a list
+		if list := unmarshal[[]openai.Generated](t, call(s.Handler(), "POST", "/generate", `{`+one+`}`), 200); len(list) != 1 || list[0].Text != "Hello, world" {
+			t.Errorf("%s: %+v", one, list)
 		}
 	}
 	list := unmarshal[[]openai.Generated](t, call(s.Handler(), "POST", "/generate", `{"text":["a","b"],"sampling_params":{"max_new_tokens":1}}`), 200)

@@ -24,7 +24,7 @@ func (s *Server) handleChat(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, asError(ctx, err))
 		return
 	}
-	a := answer{s: s, j: j, o: &req.Options, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: req.Logprobs, ends: make([]*ending, len(j.choices))}
+	a := answer{s: s, j: j, o: &req.Options, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: req.Logprobs}
 	if req.Stream {
 		c := chatStream{answer: &a, greeted: make([]bool, len(j.choices))}
 		a.stream(ctx, w, c.event)
@@ -53,15 +53,15 @@ func (s *Server) chatJob(e Engine, req *openai.ChatRequest) (*job, error) {
 	if err := checkStreamOptions(&req.Options); err != nil {
 		return nil, err
 	}
-	w := wishes{maxName: "max_tokens", max: req.MaxTokens, logprobs: req.Logprobs, topName: "top_logprobs"}
+	w := wishes{promptName: "messages", maxName: "max_tokens", max: req.MaxTokens, logprobs: req.Logprobs, topName: "top_logprobs"}
 	if req.MaxCompletionTokens != nil {
-		if req.MaxTokens != nil {
-			return nil, openai.Invalid("max_tokens", "max_tokens and max_completion_tokens are the same limit: send one of them")
+		if req.MaxTokens != nil && *req.MaxTokens != *req.MaxCompletionTokens { // load generators send both, for servers of any age
+			return nil, openai.Invalid("max_tokens", "max_tokens and max_completion_tokens are the same limit: send one of them, or both alike")
 		}
 		w.maxName, w.max = "max_completion_tokens", req.MaxCompletionTokens
 	}
 	if req.TopLogprobs != nil {
-		if !req.Logprobs {
+		if !req.Logprobs && *req.TopLogprobs != 0 { // none are what there is without logprobs
 			return nil, openai.Invalid("top_logprobs", "top_logprobs: it is only allowed with logprobs: true")
 		}
 		w.topLogprobs = *req.TopLogprobs
@@ -131,29 +131,36 @@ type chatStream struct {
 // event adds the events of a piece.
 func (c *chatStream) event(ev *events, p *piece) {
 	if p == nil {
-		doc := c.chunk()
-		doc.Usage = usage(c.j, c.ends)
-		ev.add(doc)
+		c.add(ev, usage(c.j, c.ends))
 		return
 	}
 	if !c.greeted[p.choice] {
 		c.greeted[p.choice] = true
 		empty := ""
-		ev.add(c.chunk(openai.ChatDelta{Index: p.choice, Delta: openai.Delta{Role: "assistant", Content: &empty}}))
+		c.add(ev, c.soFar(p.choice), openai.ChatDelta{Index: p.choice, Delta: openai.Delta{Role: "assistant", Content: &empty}})
 	}
+	c.count(p)
 	reason, ids, meta := c.rest(p)
 	if p.text != "" || len(p.tokens) > 0 {
-		ev.add(c.chunk(openai.ChatDelta{Index: p.choice, Delta: openai.Delta{Content: &p.text}, Logprobs: c.chatLogprobs(p), TokenIDs: ids}))
+		c.add(ev, c.soFar(p.choice), openai.ChatDelta{Index: p.choice, Delta: openai.Delta{Content: &p.text}, Logprobs: c.chatLogprobs(p), TokenIDs: ids})
 	}
 	if p.end != nil {
-		ev.add(c.chunk(openai.ChatDelta{Index: p.choice, FinishReason: reason, MetaInfo: meta}))
+		c.add(ev, c.soFar(p.choice), openai.ChatDelta{Index: p.choice, FinishReason: reason, MetaInfo: meta})
 	}
 }
 
-// chunk is an event with the given choices.
-func (c *chatStream) chunk(choices ...openai.ChatDelta) openai.ChatChunk {
+// add adds an event with the given choices and, where the stream has usages, this one.
+func (c *chatStream) add(ev *events, used *openai.Usage, choices ...openai.ChatDelta) {
 	if choices == nil {
 		choices = []openai.ChatDelta{}
 	}
-	return openai.ChatChunk{ID: c.id, Object: "chat.completion.chunk", Created: c.created, Model: c.s.cfg.Model, Choices: choices}
+	doc := openai.ChatChunk{ID: c.id, Object: "chat.completion.chunk", Created: c.created, Model: c.s.cfg.Model, Choices: choices}
+	if !c.usages() {
+		ev.add(doc)
+		return
+	}
+	ev.add(struct {
+		openai.ChatChunk
+		Usage *openai.Usage `json:"usage"` // null, where the embedded one would be left out
+	}{doc, used})
 }

@@ -36,7 +36,7 @@ func (s *Server) handleCompletion(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, asError(ctx, err))
 		return
 	}
-	a := answer{s: s, j: j, o: &req.Options, id: newID("cmpl-"), created: time.Now().Unix(), logprobs: req.Logprobs != nil, ends: make([]*ending, len(j.choices))}
+	a := answer{s: s, j: j, o: &req.Options, id: newID("cmpl-"), created: time.Now().Unix(), logprobs: req.Logprobs != nil}
 	if req.Stream {
 		a.stream(ctx, w, a.completionEvent)
 		return
@@ -65,7 +65,7 @@ func (s *Server) completionJob(e Engine, req *openai.CompletionRequest) (*job, e
 	if err != nil {
 		return nil, err
 	}
-	w := wishes{prompts: prompts, maxName: "max_tokens", max: req.MaxTokens, def: legacyMaxTokens, logprobs: req.Logprobs != nil, topName: "logprobs"}
+	w := wishes{prompts: prompts, promptName: "prompt", maxName: "max_tokens", max: req.MaxTokens, def: legacyMaxTokens, logprobs: req.Logprobs != nil, topName: "logprobs"}
 	if req.Logprobs != nil {
 		w.topLogprobs = *req.Logprobs
 	}
@@ -89,13 +89,14 @@ type answer struct {
 	created  int64
 	logprobs bool
 	ends     []*ending // by choice; nil while it runs
+	sent     []int     // by choice: tokens in the events of a stream so far
 }
 
 // stream sends a job's pieces as events; event makes those of a piece, or of the usage at the end if it is given nil.
 func (a *answer) stream(ctx context.Context, w http.ResponseWriter, event func(ev *events, p *piece)) {
 	ev := a.s.newEvents(w)
+	a.ends, a.sent = make([]*ending, len(a.j.choices)), make([]int, len(a.j.choices))
 	err := a.s.run(ctx, a.j, func(p piece) error {
-		a.ends[p.choice] = p.end
 		event(ev, &p)
 		return ev.send()
 	})
@@ -103,21 +104,52 @@ func (a *answer) stream(ctx context.Context, w http.ResponseWriter, event func(e
 		ev.end(asError(ctx, err))
 		return
 	}
-	if a.o.StreamOptions != nil && a.o.StreamOptions.IncludeUsage {
+	if a.usages() {
 		event(ev, nil)
 	}
 	ev.end(nil)
 }
 
+// usages reports whether the events of the stream have a usage, if only null, which then has the OpenAI API's clients wait for the last one.
+func (a *answer) usages() bool { return a.o.StreamOptions != nil && a.o.StreamOptions.IncludeUsage }
+
+// count takes a piece into the usage so far.
+func (a *answer) count(p *piece) {
+	a.ends[p.choice] = p.end
+	a.sent[p.choice] += len(p.tokens)
+}
+
+// soFar is the usage of one choice in an event of the stream, nil if it is not wanted there.
+func (a *answer) soFar(choice int) *openai.Usage {
+	if !a.usages() || !a.o.StreamOptions.ContinuousUsage {
+		return nil
+	}
+	n, prompt := a.sent[choice], len(a.j.choices[choice].req.Prompt)
+	if end := a.ends[choice]; end != nil {
+		n = end.tokens
+	}
+	return &openai.Usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n}
+}
+
 // completionEvent adds the event of a piece.
 func (a *answer) completionEvent(ev *events, p *piece) {
 	doc := openai.Completion{ID: a.id, Object: "text_completion", Created: a.created, Model: a.s.cfg.Model, Choices: []openai.CompletionChoice{}}
+	var used *openai.Usage
 	if p == nil {
-		doc.Usage = usage(a.j, a.ends)
+		used = usage(a.j, a.ends)
 	} else {
+		a.count(p)
+		used = a.soFar(p.choice)
 		doc.Choices = append(doc.Choices, a.completionChoice(p))
 	}
-	ev.add(doc)
+	if !a.usages() {
+		ev.add(doc)
+		return
+	}
+	ev.add(struct {
+		openai.Completion
+		Usage *openai.Usage `json:"usage"` // null, where the embedded one would be left out
+	}{doc, used})
 }
 
 // completionChoice is a piece as a choice.

@@ -14,6 +14,7 @@ import (
 
 func TestBadRequests(t *testing.T) {
 	f := newFake(t)
+	f.info.MaxWaiting = 128
 	s, _ := started(t, f, Config{MaxBody: 4096})
 	prompt := func(more string) string { return `{"prompt":"a",` + more + `}` }
 	for _, c := range []struct {
@@ -65,13 +66,15 @@ func TestBadRequests(t *testing.T) {
 		{"/v1/chat/completions", `{"messages":[{"role":"assistant","content":"refuse"}]}`, 400, "messages", "invalid_value", "no"},
 		{"/v1/chat/completions", `{` + chatHi + `,"tools":[{"type":"function"}]}`, 400, "tools", "unsupported_parameter", "tools"},
 		{"/v1/chat/completions", `{` + chatHi + `,"top_logprobs":2}`, 400, "top_logprobs", "invalid_value", ""},
-		{"/v1/chat/completions", `{` + chatHi + `,"max_tokens":2,"max_completion_tokens":2}`, 400, "max_tokens", "invalid_value", ""},
+		{"/v1/chat/completions", `{` + chatHi + `,"max_tokens":2,"max_completion_tokens":3}`, 400, "max_tokens", "invalid_value", ""},
 		{"/v1/chat/completions", `{` + chatHi + `,"max_completion_tokens":1000}`, 400, "max_completion_tokens", "context_length_exceeded", ""},
 		{"/generate", `{}`, 400, "text", "invalid_value", "exactly one"},
 		{"/generate", `{"text":"a","input_ids":[1]}`, 400, "text", "invalid_value", "exactly one"},
 		{"/generate", `{"input_ids":"a"}`, 400, "input_ids", "invalid_value", ""},
 		{"/generate", `{"text":"a","sampling_params":{"regex":"a"}}`, 400, "sampling_params.regex", "unsupported_parameter", ""},
 		{"/generate", `{"text":"a","logprob_start_len":0}`, 400, "logprob_start_len", "invalid_value", ""},
+		{"/generate", `{"text":""}`, 400, "text", "invalid_value", "text: the prompt is empty"},
+		{"/generate", `{"text":[1]}`, 400, "text", "invalid_value", "list of strings"},
 		{"/generate", `{"text":["a","b"],"rid":"x"}`, 400, "rid", "invalid_value", ""},
 	} {
 		w := call(s.Handler(), "POST", c.path, c.body)
@@ -100,6 +103,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/models", "", []string{"Authorization", "Bearer wrong"}, 401},
 		{"GET", "/v1/models", "", []string{"Authorization", "secret"}, 401},
 		{"GET", "/v1/models", "", []string{"Authorization", "bearer secret"}, 200},
+		{"HEAD", "/v1/models/fake", "", []string{"Authorization", key}, 200},
 		{"HEAD", "/v1/models", "", []string{"Authorization", key}, 200},
 		{"GET", "/nowhere", "", nil, 401},
 		{"GET", "/nowhere", "", []string{"Authorization", key}, 404},
@@ -113,6 +117,9 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Type", "text/plain"}, 415},
 		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Type", "application/json; charset=latin1"}, 415},
 		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Type", "application/json; charset=UTF-8"}, 200},
+		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Type", "application/json;charset=utf8"}, 200},
+		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Encoding", "identity"}, 200},
+		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Encoding", "gzip"}, 415},
 		{"POST", "/v1/completions", `{"prompt":"a"}`, []string{"Authorization", key, "Content-Type", "/"}, 415},
 	} {
 		w := call(s.Handler(), c.method, c.path, c.body, c.header...)
@@ -133,7 +140,7 @@ func TestRoutes(t *testing.T) {
 	for _, want := range []string{
 		`draftlab:http_requests_total{method="OTHER",model_name="fake",path="other",status="405"} 1`,
 		`sglang:num_running_reqs{model_name="fake"} 0`, `draftlab:phase_seconds_total{model_name="fake",phase="draft_extend"} 0`,
-		`sglang:e2e_request_latency_seconds_count{model_name="fake"} 1`, `draftlab:spec_decode_num_drafts_total{model_name="fake"} 0`,
+		`sglang:e2e_request_latency_seconds_count{model_name="fake"} 3`, `draftlab:spec_decode_num_drafts_total{model_name="fake"} 0`,
 	} {
 		if !strings.Contains(scrape, want) {
 			t.Errorf("no %q in the metrics", want)
@@ -208,8 +215,11 @@ func TestPartialSubmit(t *testing.T) {
 		}
 		return script(r)
 	}
-	if w := call(s.Handler(), "POST", "/v1/completions", `{"prompt":"a","n":5}`); w.Code != 429 {
+	if w := call(s.Handler(), "POST", "/v1/completions", `{"prompt":"a","n":4}`); w.Code != 429 {
 		t.Errorf("status %d", w.Code)
+	}
+	if len(f.streams) != 4 {
+		t.Errorf("%d outputs were handed in; want the warm-up and 3", len(f.streams))
 	}
 	for i, st := range f.streams[1:] {
 		select {
@@ -217,6 +227,27 @@ func TestPartialSubmit(t *testing.T) {
 		default:
 			t.Errorf("output %d still runs", i)
 		}
+	}
+}
+
+// TestMoreThanTheQueue checks that a request with more outputs than can ever wait is refused for good, and that one which does not fit
+// now leaves the queue to others.
+func TestMoreThanTheQueue(t *testing.T) {
+	f := newFake(t)
+	s, _ := started(t, f, Config{})
+	for path, body := range map[string]string{
+		"/v1/completions":      `{"prompt":"a","n":5}`,
+		"/v1/chat/completions": `{` + chatHi + `,"n":5}`,
+		"/generate":            `{"text":["a","b","c","d","e"]}`,
+	} {
+		e := unmarshal[openai.ErrorBody](t, call(s.Handler(), "POST", path, body), 400).Error
+		if !strings.Contains(e.Message, "4") || !strings.Contains(e.Message, "queue") {
+			t.Errorf("%s: %+v", path, e)
+		}
+	}
+	f.set(func(st *engine.Stats) { st.Waiting = 1 }, nil)
+	if w := call(s.Handler(), "POST", "/v1/completions", `{"prompt":"a","n":4}`); w.Code != 429 || len(f.streams) != 1 {
+		t.Errorf("status %d, %d outputs were handed in", w.Code, len(f.streams)-1)
 	}
 }
 

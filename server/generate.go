@@ -54,11 +54,14 @@ func (s *Server) generateJob(e Engine, req *openai.GenerateRequest) (j *job, lis
 	if req.LogprobStartLen != nil && *req.LogprobStartLen != -1 {
 		return nil, false, openai.Invalid("logprob_start_len", "logprob_start_len = %d: this server has log-probabilities of the output alone: -1", *req.LogprobStartLen)
 	}
-	prompt, param := &openai.Prompt{}, "text"
-	if req.Text != nil {
-		prompt.Texts = *req.Text
-	} else if prompt, param = req.InputIDs, "input_ids"; len(prompt.Texts) > 0 {
-		return nil, false, openai.Invalid(param, "input_ids: want a list of token ids, or a list of such lists")
+	prompt, param := req.Text, "text"
+	switch {
+	case prompt == nil:
+		if prompt, param = req.InputIDs, "input_ids"; len(prompt.Texts) > 0 {
+			return nil, false, openai.Invalid(param, "input_ids: want a list of token ids, or a list of such lists")
+		}
+	case len(prompt.IDs) > 0:
+		return nil, false, openai.Invalid(param, "text: want a string or a list of strings")
 	}
 	ids, err := promptIDs(e, param, prompt)
 	if err != nil {
@@ -69,12 +72,12 @@ func (s *Server) generateJob(e Engine, req *openai.GenerateRequest) (j *job, lis
 	}
 	o := req.SamplingParams.Options()
 	o.Speculative = req.Speculative
-	w := wishes{prompts: ids, maxName: "max_new_tokens", max: o.MaxTokens, def: sglangMaxTokens, topName: "top_logprobs_num"}
+	w := wishes{prompts: ids, promptName: param, maxName: "max_new_tokens", max: o.MaxTokens, def: sglangMaxTokens, topName: "top_logprobs_num"}
 	if req.ReturnLogprob {
 		w.logprobs, w.topLogprobs = true, req.TopLogprobsNum
 	}
 	j, err = s.newJob(e, &o, w)
-	return j, err == nil && len(j.choices) > 1, err
+	return j, err == nil && (prompt.Many || len(j.choices) > 1), err
 }
 
 // generation is the answer in progress.

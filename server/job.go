@@ -43,6 +43,7 @@ func greedy() sample.Params { return sample.Defaults() }
 // wishes are the parts of a request that the APIs name differently.
 type wishes struct {
 	prompts     [][]int32
+	promptName  string // the parameter that has them
 	maxName     string // the parameter that limits the output
 	max         *int
 	def         int // what max is without it; 0 is the rest of the context
@@ -58,7 +59,7 @@ func (s *Server) newJob(e Engine, o *openai.Options, w wishes) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.choiceCount(o.N, len(w.prompts))
+	n, err := s.choiceCount(o.N, &w, info.MaxWaiting)
 	if err != nil {
 		return nil, err
 	}
@@ -93,17 +94,22 @@ func (s *Server) newJob(e Engine, o *openai.Options, w wishes) (*job, error) {
 	return j, nil
 }
 
-// choiceCount returns n, the outputs of each prompt.
-func (s *Server) choiceCount(n *int, prompts int) (int, error) {
-	count := 1
+// choiceCount returns n, the outputs of each prompt. All outputs of a request wait in the queue at first, so that one with more than the
+// queue holds could never be taken: it is refused for good, not asked to try again.
+func (s *Server) choiceCount(n *int, w *wishes, maxWaiting int) (int, error) {
+	count, prompts, most := 1, len(w.prompts), min(s.cfg.MaxChoices, maxWaiting)
 	if n != nil {
 		count = *n
 	}
+	why := ""
+	if most < s.cfg.MaxChoices {
+		why = " (this server's queue)"
+	}
 	switch {
-	case prompts < 1 || prompts > s.cfg.MaxChoices:
-		return 0, openai.Invalid("prompt", "prompt: %d prompts: it must be 1 to %d", prompts, s.cfg.MaxChoices)
-	case count < 1 || count > s.cfg.MaxChoices/prompts:
-		return 0, openai.Invalid("n", "n = %d: it must be 1 to %d, %d outputs in all", count, s.cfg.MaxChoices/prompts, s.cfg.MaxChoices)
+	case prompts < 1 || prompts > most:
+		return 0, openai.Invalid(w.promptName, "%s: %d prompts: it must be 1 to %d%s", w.promptName, prompts, most, why)
+	case count < 1 || count > most/prompts:
+		return 0, openai.Invalid("n", "n = %d: it must be 1 to %d, %d outputs in all%s", count, most/prompts, most, why)
 	}
 	return count, nil
 }
@@ -113,7 +119,7 @@ func (w *wishes) outputLimit(prompt, context int) (int, error) {
 	room := context - prompt
 	switch {
 	case prompt == 0:
-		return 0, openai.Invalid("prompt", "the prompt is empty: at least one token is needed")
+		return 0, openai.Invalid(w.promptName, "%s: the prompt is empty: at least one token is needed", w.promptName)
 	case w.max != nil && *w.max < 1:
 		return 0, openai.Invalid(w.maxName, "%s = %d: it must be 1 or more", w.maxName, *w.max)
 	case room < 1:

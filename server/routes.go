@@ -71,6 +71,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		s.metrics.requests.Add(1, path, r.Method, fmt.Sprint(rec.status))
 		s.access(r, rec.status)
+		if rec.status == statusGone {
+			// A client that has only closed its sending half still reads: it must not take what net/http would send, an empty 200 or
+			// the regular end of a stream, for an answer.
+			panic(http.ErrAbortHandler)
+		}
 	}()
 	methods, ok := s.routes[r.URL.Path]
 	switch {
@@ -78,7 +83,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		path = r.URL.Path
 	case strings.HasPrefix(r.URL.Path, "/v1/models/"):
 		path = "/v1/models/{model}"
-		methods = map[string]http.HandlerFunc{http.MethodGet: s.handleModel}
+		methods = map[string]http.HandlerFunc{http.MethodGet: s.handleModel, http.MethodHead: s.handleModel}
 	}
 	if !open[path] && !s.authorised(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -165,6 +170,10 @@ func note(w http.ResponseWriter, status int) {
 
 // read returns the body of a request, whose size and time are limited.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *openai.Error) {
+	if c := r.Header.Get("Content-Encoding"); c != "" && !strings.EqualFold(c, "identity") {
+		return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.InvalidRequest, Code: "unsupported_encoding",
+			Message: fmt.Sprintf("Content-Encoding %q: send the body as it is, uncompressed", clip(c))}
+	}
 	if kind := r.Header.Get("Content-Type"); kind != "" {
 		// Insisting on it keeps web pages from sending requests across origins without a preflight.
 		media, params, err := mime.ParseMediaType(kind)
@@ -172,7 +181,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *openai.E
 			return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.InvalidRequest, Code: "unsupported_media_type",
 				Message: fmt.Sprintf("Content-Type %q: send JSON, with Content-Type: application/json", clip(kind))}
 		}
-		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {
+		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "utf8") { // both are names of it, says WHATWG
 			return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.InvalidRequest, Code: "unsupported_media_type",
 				Message: fmt.Sprintf("charset %q: JSON is UTF-8", clip(c))}
 		}

@@ -73,6 +73,10 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, v any) (e Engine,
 
 // submit hands all choices to the engine, or none.
 func (s *Server) submit(j *job) ([]Stream, error) {
+	// Before any is handed in: those that are taken back stay in the queue until the engine's loop comes round, and keep others out.
+	if waiting, most := j.engine.Stats().Waiting, j.engine.Info().MaxWaiting; waiting+len(j.choices) > most {
+		return nil, s.submitError(fmt.Errorf("%w: %d requests wait", engine.ErrQueueFull, waiting), j.engine)
+	}
 	streams := make([]Stream, 0, len(j.choices))
 	for i := range j.choices {
 		st, err := j.engine.Submit(j.choices[i].req)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -223,6 +224,41 @@ func TestClientGone(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestHalfClosed checks that a client which has closed its sending half, and so counts as gone, reads no answer rather than an empty one.
+func TestHalfClosed(t *testing.T) {
+	for _, stream := range []bool{true, false} {
+		f := newFake(t)
+		s, _ := started(t, f, Config{})
+		gate := make(chan struct{}, 1)
+		f.gate = gate
+		web := httptest.NewServer(s.Handler())
+		c, err := net.Dial("tcp", web.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"prompt":"a","stream":%v}`, stream)
+		fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		if stream {
+			gate <- struct{}{}
+			if _, err := c.Read(make([]byte, 12)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(c) // an error is as good: the connection is cut
+		if !stream && len(rest) > 0 || strings.HasSuffix(string(rest), "0\r\n\r\n") {
+			t.Errorf("stream %v: the client read %q", stream, rest)
+		}
+		c.Close()
+		web.Close()
+		if s.busy() != 0 {
+			t.Errorf("stream %v: %d requests are still counted", stream, s.busy())
+		}
 	}
 }
 
