@@ -392,7 +392,7 @@ func TestBenchstat(t *testing.T) {
 	if err := d.writeBenchstat(&b); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(b.String(), "Unit tok/s better=higher\n") || strings.Count(b.String(), "/arm=chain-3 1 ") != 12 || !strings.Contains(b.String(), "BenchmarkDecode/category=code/arm=plain 1 ") {
+	if !strings.HasPrefix(b.String(), "Unit tok/s better=higher\n") || strings.Count(b.String(), "/arm=chain-3-1 1 ") != 12 || !strings.Contains(b.String(), "BenchmarkDecode/category=code/arm=plain-1 1 ") {
 		t.Error(b.String()[:500])
 	}
 }
