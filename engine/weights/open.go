@@ -83,22 +83,27 @@ func modelIn(dir string) (string, error) {
 	return "", fmt.Errorf("%s: several models in this directory, name one of them: %s", dir, strings.Join(found, ", "))
 }
 
-// openMapping maps a whole regular file.
-func openMapping(path string) (*mapping, error) {
-	// Asked before opening, because opening a named pipe for reading blocks.
-	info, err := os.Stat(path)
+// openRegular opens a file that is no directory, pipe or device.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path) // before it is opened, because opening a named pipe for reading blocks
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
-	file, err := os.Open(path)
+	return os.Open(path)
+}
+
+// openMapping maps a whole regular file.
+func openMapping(path string) (*mapping, error) {
+	file, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err = file.Stat(); err != nil {
+	info, err := file.Stat()
+	if err != nil {
 		return nil, err
 	}
 	switch size := info.Size(); {
