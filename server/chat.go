@@ -99,16 +99,12 @@ func chatPrompt(e Engine, req *openai.ChatRequest) ([]int32, error) {
 			messages[i].Fields = map[string]any{"name": m.Name}
 		}
 	}
-	text, err := tok.ApplyChat(messages, tokenizer.ChatOptions{AddGenerationPrompt: true, Vars: req.ChatTemplateKwargs})
+	ids, err := tok.EncodeChat(messages, tokenizer.ChatOptions{AddGenerationPrompt: true, Vars: req.ChatTemplateKwargs})
 	if errors.Is(err, tokenizer.ErrNoChatTemplate) {
 		return nil, openai.Invalid("messages", "messages: the model has no chat template: use /v1/completions")
 	}
 	if err != nil {
 		return nil, openai.Invalid("messages", "messages: the model's chat template: %v", err)
-	}
-	ids, err := tok.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
-	if err != nil {
-		return nil, openai.Invalid("messages", "messages: %v", err)
 	}
 	return ids, nil
 }

@@ -33,7 +33,7 @@ func TestBadRequests(t *testing.T) {
 		{"/v1/completions", `{"prompt":[-1]}`, 400, "prompt", "invalid_value", "-1"},
 		{"/v1/completions", `{"prompt":[259]}`, 400, "prompt", "invalid_value", "0 to 258"},
 		{"/v1/completions", `{"prompt":"` + strings.Repeat("a", 5000) + `"}`, 413, "", "body_too_large", "4096"},
-		{"/v1/completions", `{"prompt":"` + strings.Repeat("a", 300) + `"}`, 400, "", "context_length_exceeded", "200"},
+		{"/v1/completions", `{"prompt":"` + strings.Repeat("a", 300) + `"}`, 400, "prompt", "context_length_exceeded", "200"},
 		{"/v1/completions", prompt(`"max_tokens":200`), 400, "max_tokens", "context_length_exceeded", "199"},
 		{"/v1/completions", prompt(`"max_tokens":0`), 400, "max_tokens", "invalid_value", ""},
 		{"/v1/completions", prompt(`"max_tokens":9223372036854775807`), 400, "max_tokens", "context_length_exceeded", ""},

@@ -123,7 +123,7 @@ func (w *wishes) outputLimit(prompt, context int) (int, error) {
 	case w.max != nil && *w.max < 1:
 		return 0, openai.Invalid(w.maxName, "%s = %d: it must be 1 or more", w.maxName, *w.max)
 	case room < 1:
-		e := openai.Invalid("", "this model's context is %d tokens, and the prompt has %d: shorten it", context, prompt)
+		e := openai.Invalid(w.promptName, "this model's context is %d tokens, and the prompt has %d: shorten it", context, prompt)
 		e.Code = "context_length_exceeded"
 		return 0, e
 	case w.max != nil && *w.max > room:
@@ -289,7 +289,7 @@ func promptIDs(e Engine, param string, p *openai.Prompt) ([][]int32, error) {
 		if tok == nil {
 			return nil, openai.Invalid(param, "%s: this model has random weights and no tokenizer: send token ids", param)
 		}
-		ids, err := tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: true})
+		ids, err := tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}) // as SGLang, vLLM and llama.cpp take a prompt
 		if err != nil {
 			return nil, openai.Invalid(param, "%s: %v", param, err)
 		}

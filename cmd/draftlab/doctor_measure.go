@@ -114,15 +114,10 @@ func stages(p ui.Progress) func(wiring.Stage) {
 // encodePrompts returns the token ids of each prompt as a chat's first turn; a model without a chat template continues them as they are.
 func encodePrompts(tok *tokenizer.Tokenizer, set prompts.Set) (list [][]int32, err error) {
 	for _, p := range set {
-		o := tokenizer.EncodeOptions{ParseSpecial: true}
-		text, err := tok.ApplyChat([]tokenizer.Message{{Role: "user", Content: p.Text}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
+		ids, err := tok.EncodeChat([]tokenizer.Message{{Role: "user", Content: p.Text}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
 		if errors.Is(err, tokenizer.ErrNoChatTemplate) {
-			text, o, err = p.Text, tokenizer.EncodeOptions{AddSpecial: true}, nil
+			ids, err = tok.Encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true})
 		}
-		if err != nil {
-			return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
-		}
-		ids, err := tok.Encode(text, o)
 		if err != nil {
 			return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
 		}

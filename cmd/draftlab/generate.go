@@ -247,16 +247,13 @@ func promptIDs(e *engine.Engine, f *generateFlags, text string) ([]int32, error)
 		return randomPrompt(n, e.Model().Config().Vocab), nil
 	}
 	if f.raw {
-		return tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: true})
+		return tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
 	}
-	chat, err := tok.ApplyChat([]tokenizer.Message{{Role: "user", Content: text}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	ids, err := tok.EncodeChat([]tokenizer.Message{{Role: "user", Content: text}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if errors.Is(err, tokenizer.ErrNoChatTemplate) {
 		return nil, withHint("the model has no chat template", "use --raw to continue the prompt as it is")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return tok.Encode(chat, tokenizer.EncodeOptions{ParseSpecial: true})
+	return ids, err
 }
 
 // randomPrompt spreads n ids over a vocabulary.

@@ -74,8 +74,8 @@ func compileTemplate(source string) (t *jinja.Template, err error) {
 // ChatTemplate returns the source of the chat template, "" if there is none.
 func (t *Tokenizer) ChatTemplate() string { return t.chat.source }
 
-// ApplyChat renders messages with the model's chat template, as Hugging Face's apply_chat_template does. Encode
-// the result with ParseSpecial and without AddSpecial.
+// ApplyChat renders messages with the model's chat template, as Hugging Face's apply_chat_template does. For ids
+// take [Tokenizer.EncodeChat]: in the rendered text, what a message says and what the template says look alike.
 //
 // The Jinja library differs from Jinja2 in these ways: an element or attribute of something undefined is undefined
 // again, and renders as nothing, where Jinja2 refuses; a variable that one round of a loop sets is still set in the

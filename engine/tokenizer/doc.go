@@ -3,7 +3,7 @@
 //
 // [FromGGUF] and [FromJSON] read a model's vocabulary; [Tokenizer.Encode] and [Tokenizer.Decode] are what
 // most readers need. [Stream] decodes one token at a time and never emits half a character.
-// [Tokenizer.ApplyChat] renders a conversation with the model's own chat template.
+// [Tokenizer.EncodeChat] renders a conversation with the model's own chat template and encodes it.
 //
 // The rules it keeps; the code and the tests cite them by number:
 //

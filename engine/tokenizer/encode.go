@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -9,22 +10,27 @@ import (
 // nothing but text.
 type EncodeOptions struct {
 	// ParseSpecial turns control tokens that are spelt out in the text, such as "<|im_end|>", into their ids.
-	// Set it for the output of ApplyChat; leave it unset for text from outside that must not be able to
-	// end a turn. Added tokens that are not control tokens are matched in any case.
+	// Set it for a raw prompt, whose author writes the turns; leave it unset for text from outside that must not be able to
+	// end a turn ([Tokenizer.EncodeChat] sees to that). Added tokens that are not control tokens are matched in any case.
 	ParseSpecial bool
 	// AddSpecial puts the beginning-of-text and end-of-text tokens around the result, where the vocabulary's
-	// settings ask for them. Leave it unset for the output of ApplyChat, whose templates write their own.
+	// settings ask for them. Chat templates write their own.
 	AddSpecial bool
 }
 
 // Encode returns the ids of text (T1, T2, T4). The only error is invalid UTF-8 that holds a byte for which
 // the vocabulary has no token. It is safe for concurrent use.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
+	return t.encode(text, o, nil)
+}
+
+// encode is Encode of a text in which characters stand for plain text that must not be taken for an added token; reveal puts it back, nil for none.
+func (t *Tokenizer) encode(text string, o EncodeOptions, reveal *strings.Replacer) ([]int32, error) {
 	out := make([]int32, 0, len(text)/3+2)
 	if o.AddSpecial {
 		out = append(out, t.prefix...)
 	}
-	e := encoder{t: t, out: out, strict: !utf8.ValidString(text)}
+	e := encoder{t: t, out: out, strict: !utf8.ValidString(text), reveal: reveal}
 	addID := func(id int32) { e.out = append(e.out, id) }
 	t.raw.split(text, o.ParseSpecial, func(s string) {
 		if t.nfc {
@@ -46,11 +52,15 @@ type encoder struct {
 	t      *Tokenizer
 	out    []int32
 	strict bool // a byte without a token is an error
+	reveal *strings.Replacer
 	err    error
 }
 
 // plain encodes text that holds no added token.
 func (e *encoder) plain(s string) {
+	if e.reveal != nil {
+		s = e.reveal.Replace(s)
+	}
 	if e.t.spacePrefix && s[0] != ' ' {
 		s = " " + s
 	}

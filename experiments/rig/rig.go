@@ -134,11 +134,8 @@ func Load(o engine.Options) (*engine.Engine, error) {
 func Encode(tok *tokenizer.Tokenizer, set prompts.Set) ([][]int32, error) {
 	out := make([][]int32, len(set))
 	for i, p := range set {
-		text, err := tok.ApplyChat([]tokenizer.Message{{Role: "user", Content: p.Text}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
-		if err != nil {
-			return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
-		}
-		if out[i], err = tok.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true}); err != nil {
+		var err error
+		if out[i], err = tok.EncodeChat([]tokenizer.Message{{Role: "user", Content: p.Text}}, tokenizer.ChatOptions{AddGenerationPrompt: true}); err != nil {
 			return nil, fmt.Errorf("prompt %s: %w", p.ID, err)
 		}
 	}
