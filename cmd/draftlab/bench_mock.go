@@ -57,9 +57,9 @@ interrupted, which is its regular end.` + exitHelp,
 func serveMock(env *Env, cmd *cobra.Command, addr string, t selfcheck.Timing, out string) (err error) {
 	told := func(selfcheck.Answer) {}
 	if out != "" {
-		f, err := os.Create(out)
-		if err != nil {
-			return err
+		f, openErr := os.Create(out)
+		if openErr != nil {
+			return openErr
 		}
 		w := &answerFile{w: bufio.NewWriter(f)}
 		defer func() { err = errors.Join(err, w.err, w.w.Flush(), f.Close()) }()

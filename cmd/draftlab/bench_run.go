@@ -63,6 +63,14 @@ func measureServer(env *Env, cmd *cobra.Command, f *benchFlags, plan load.Plan, 
 		defer func() { err = errors.Join(err, raw.Close()) }()
 		cfg.Raw = raw
 	}
+	var summary *os.File
+	if f.benchout != "" { // now, and not when all is measured
+		var openErr error
+		if summary, openErr = os.OpenFile(f.benchout, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); openErr != nil {
+			return openErr
+		}
+		defer func() { err = errors.Join(err, summary.Close()) }()
+	}
 	s, err := bench.Run(cmd.Context(), cfg)
 	if s == nil || err != nil && s.Completed == 0 {
 		return err
@@ -70,8 +78,8 @@ func measureServer(env *Env, cmd *cobra.Command, f *benchFlags, plan load.Plan, 
 	if err := printBench(env, wantsJSON(cmd), s); err != nil {
 		return err
 	}
-	if err == nil && f.benchout != "" {
-		err = appendFile(f.benchout, s.Benchstat())
+	if err == nil && summary != nil {
+		_, err = io.WriteString(summary, s.Benchstat())
 	}
 	if err == nil && s.Completed == 0 {
 		err = errors.New("no request succeeded")
@@ -104,16 +112,6 @@ func printBench(env *Env, asJSON bool, s *measure.Summary) error {
 		env.progress().Note("warning: " + w)
 	}
 	return nil
-}
-
-// appendFile adds text to a file.
-func appendFile(path, text string) error {
-	w, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, text)
-	return errors.Join(err, w.Close())
 }
 
 // benchWatch shows how far a run is: in place on a terminal, a line every so often elsewhere.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -119,6 +121,9 @@ func (f *exportFlags) drafter(env *Env, cmd *cobra.Command, from, out string) (e
 	ids, err := eagle3.ParseLayerIDs(f.layer)
 	if err != nil {
 		return export.Result{}, usage(cmd, "--layer-ids: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(from, "config.json")); err != nil {
+		return export.Result{}, withHint(err.Error(), "with --gguf name the directory of an EAGLE-3 checkpoint; a GGUF model is exported without it")
 	}
 	target, err := env.hub().Resolve(cmd.Context(), f.target, env.progress())
 	if err != nil {

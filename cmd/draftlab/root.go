@@ -44,6 +44,13 @@ standard output and progress to standard error; with --json the result is one JS
 	}
 	root.PersistentFlags().Bool("json", false, "print one JSON document and nothing else on standard output")
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {
+		group(completion) // cobra's own takes any word for a call for help
+		for _, shell := range completion.Commands() {
+			shell.Args = atMost(0)
+		}
+	}
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)

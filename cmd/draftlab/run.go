@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +35,7 @@ func Run(ctx context.Context, env *Env, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !diskFull(err) { // other errors follow from the interrupt
 		fmt.Fprintln(env.Stderr, "draftlab: interrupted")
 		return exitInterrupted
 	}
@@ -41,12 +43,26 @@ func Run(ctx context.Context, env *Env, args []string) int {
 	var remedy interface{ Remedy() string }
 	if errors.As(err, &remedy) && remedy.Remedy() != "" {
 		fmt.Fprintln(env.Stderr, "hint: "+ui.CleanLines(remedy.Remedy()))
+	} else if hint := systemHint(err); hint != "" {
+		fmt.Fprintln(env.Stderr, "hint: "+hint)
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// systemHint is the remedy of what the system refuses, whatever command it is, "" if it is nothing known.
+func systemHint(err error) string {
+	var place *fs.PathError
+	switch {
+	case diskFull(err):
+		return "free some space, or name a place on a disk with more"
+	case errors.As(err, &place) && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)):
+		return "name a place that this user may read and write"
+	}
+	return ""
 }
 
 // usageError is a command line that cannot be understood.
@@ -72,13 +88,13 @@ func usage(cmd *cobra.Command, format string, a ...any) error {
 	return &usageError{fmt.Sprintf(format, a...), "see " + cmd.CommandPath() + " --help"}
 }
 
-// atMost accepts up to n arguments; the command's usage line says which.
+// atMost accepts up to n arguments, 0 or 1; the command's usage line says which.
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return usage(cmd, "%s takes at most %d argument(s), not %d: unexpected %q", cmd.CommandPath(), n, len(args), args[n])
+		if len(args) <= n {
+			return nil
 		}
-		return nil
+		return usage(cmd, "%s takes %s: unexpected %q", cmd.CommandPath(), [...]string{"no arguments", "one argument at most"}[n], args[n])
 	}
 }
 

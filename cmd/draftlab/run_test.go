@@ -76,6 +76,9 @@ func TestInterruptHasAStatusOfItsOwn(t *testing.T) {
 func commands(cmd *cobra.Command) []*cobra.Command {
 	list := []*cobra.Command{cmd}
 	for _, c := range cmd.Commands() {
+		if c.Hidden { // cobra's own
+			continue
+		}
 		list = append(list, commands(c)...)
 	}
 	return list

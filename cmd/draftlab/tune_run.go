@@ -188,9 +188,13 @@ func startTune(env *Env, cmd *cobra.Command, dir string, c *file.Campaign) error
 	if exists := (*store.ExistsError)(nil); errors.As(err, &exists) {
 		return withHint("--out: "+ui.Clean(exists.Error()), "name a new directory, or go on with that one: --resume "+ui.Clean(shell.Quote(dir)))
 	}
-	if err == nil {
-		err = t.run(cmd, s)
+	if err != nil { // there is nothing to go on with
+		if temporary {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+		return err
 	}
+	err = t.run(cmd, s)
 	if impossible := (*campaign.ImpossibleError)(nil); errors.As(err, &impossible) && errors.Is(fresh, fs.ErrNotExist) {
 		return errors.Join(err, os.RemoveAll(dir)) // a file that was mended can have the name
 	}
@@ -284,17 +288,22 @@ func keepResult(s *store.Store, r *campaign.Result) error {
 func writeWhole(path string, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "result-*")
 	if err != nil {
-		return err
+		return named(err, path)
 	}
 	defer os.Remove(f.Name()) // gone if it was renamed
-	if err := write(f); err != nil {
-		_ = f.Close()
-		return err
-	}
-	if err := errors.Join(f.Chmod(0o644), f.Close()); err != nil {
-		return err
+	err = write(f)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return named(err, path)
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// named is the error of a file under the name that a user gave it.
+func named(err error, path string) error {
+	if place := (*fs.PathError)(nil); errors.As(err, &place) {
+		return &fs.PathError{Op: place.Op, Path: path, Err: place.Err}
+	}
+	return err
 }
 
 // sayProgress writes a line at the beginning of each stage of each server, and every few seconds.

@@ -134,9 +134,9 @@ func (f *fault) make(shipped, dir string) (err error) {
 		return err
 	}
 	if f.change != nil {
-		file, err := weights.Open(shipped)
-		if err != nil {
-			return err
+		file, openErr := weights.Open(shipped)
+		if openErr != nil {
+			return openErr
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		for _, t := range file.Tensors() {
