@@ -188,6 +188,8 @@ func (b *bench) request(prompt string) *client.Request {
 			outer["return_token_ids"], outer["return_meta_info"] = true, true
 		case probe.VLLM:
 			outer["return_token_ids"] = true
+		case probe.SGLang:
+			outer["return_spec_tokens_details"] = true // from mid-2026; earlier ones pass it over
 		case probe.LlamaCPP:
 			outer["cache_prompt"] = b.cfg.Repeat // it cannot empty its cache, but leave it out
 		}

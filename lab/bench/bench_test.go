@@ -175,7 +175,7 @@ func TestACacheThatIsNotEmptied(t *testing.T) {
 func TestRequestsOfEachServer(t *testing.T) {
 	for kind, want := range map[probe.Kind]string{
 		probe.Draftlab: "map[return_meta_info:true return_token_ids:true]", probe.VLLM: "map[return_token_ids:true]",
-		probe.LlamaCPP: "map[cache_prompt:false]", probe.OpenAI: "map[]", probe.SGLang: "map[]",
+		probe.LlamaCPP: "map[cache_prompt:false]", probe.OpenAI: "map[]", probe.SGLang: "map[return_spec_tokens_details:true]",
 	} {
 		b := &bench{cfg: &Config{Server: &probe.Server{Kind: kind}, API: client.Chat}}
 		if got := fmt.Sprint(b.request("x").Outer); got != want {

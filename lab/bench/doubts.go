@@ -21,7 +21,7 @@ func (b *bench) doubt(s *measure.Summary) {
 			s.Speculation = "not told"
 		case server.Kind == probe.SGLang && speculates(server.Info):
 			s.Speculation = "not told"
-			add("the server speculates (%v) and tells nothing of its drafts here: --api generate has them in each answer, and a server started with --enable-metrics in its counters", server.Info[sglangAlgorithm])
+			add("the server speculates (%v) and tells nothing of its drafts here: --api generate has them in each answer (newer versions in all), and a server started with --enable-metrics in its counters", server.Info[sglangAlgorithm])
 		}
 		return
 	}

@@ -45,4 +45,8 @@ func TestCount(t *testing.T) {
 	if told.count(chain); told.trials[0].Sample.Spec.Cycles != 12 {
 		t.Error("what the server tells itself was changed")
 	}
+	cycles := &turn{trials: []*trial.Trial{{Sample: &client.Sample{OutputTokens: 21, Spec: &client.Speculation{Cycles: 12}}}}}
+	if cycles.count(chain); cycles.trials[0].Sample.DecodeSteps != 12 {
+		t.Errorf("%d passes of 12 cycles", cycles.trials[0].Sample.DecodeSteps)
+	}
 }

@@ -66,6 +66,29 @@ func TestAllThatTheModelWrote(t *testing.T) {
 	}
 }
 
+// TestDraftsOfARequest: vLLM and SGLang tell of them in the last events of a chat, each under a name of its own.
+func TestDraftsOfARequest(t *testing.T) {
+	const text = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+	const usage = `data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":57}%s}` + "\n\ndata: [DONE]\n\n"
+	for name, c := range map[string]struct {
+		extra string
+		want  *Speculation
+	}{
+		"vLLM": {`,"metrics":{"speculative_decoding":{"mean_acceptance_length":1.23,"acceptance_histogram":[39,1,0,3],"num_spec_steps":43,"num_accepted_draft_tokens":10,"num_draft_tokens":129,"num_spec_tokens":3}}`,
+			&Speculation{Cycles: 43, Drafted: 129, Accepted: 10, Histogram: []int64{39, 1, 0, 3}}},
+		"vLLM, times alone": {`,"metrics":{"time_to_first_token_ms":3}`, nil},
+		"SGLang": {`,"sglext":{"spec_tokens_details":{"spec_accept_length":1.3,"spec_num_correct_drafts":10,"spec_num_proposed_drafts":129,"spec_verify_ct":43,"spec_correct_drafts_histogram":[39,1,0,3]}}`,
+			&Speculation{Cycles: 43, Drafted: 129, Accepted: 10, Histogram: []int64{39, 1, 0, 3}}},
+		"SGLang, plain": {`,"sglext":{}`, nil},
+		"neither":       {"", nil},
+	} {
+		c2, _ := script(t, 200, text+fmt.Sprintf(usage, c.extra))
+		if s := c2.Do(t.Context(), time.Time{}, &Request{API: Chat}); s.Error != "" || fmt.Sprint(s.Spec) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %q, %+v", name, s.Error, s.Spec)
+		}
+	}
+}
+
 // TestLlamaCPP: its server tells of drafts behind the answer (the end of a real one).
 func TestLlamaCPP(t *testing.T) {
 	end := `data: {"choices":[],"usage":{"completion_tokens":24,"prompt_tokens":35,"prompt_tokens_details":{"cached_tokens":0}},"timings":{"cache_n":0,"prompt_n":35,"predicted_n":24,"predicted_ms":4425.972%s}}` + "\n\ndata: [DONE]\n\n"

@@ -31,6 +31,12 @@ type event struct {
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
 	Timings *timings `json:"timings"`
+	Metrics struct {
+		Spec *vllmStats `json:"speculative_decoding"`
+	} `json:"metrics"`
+	Extension struct {
+		Spec *meta `json:"spec_tokens_details"`
+	} `json:"sglext"` // SGLang's, of chats
 	// Of SGLang's /generate, where each event repeats all from the beginning.
 	Text      string  `json:"text"`
 	OutputIDs []int32 `json:"output_ids"`
@@ -57,6 +63,14 @@ func (d *delta) text() string {
 		text += d.Tools[i].Function.Name + d.Tools[i].Function.Arguments
 	}
 	return text
+}
+
+// vllmStats are what vLLM tells of a request's drafts, from 0.29 if it was started with --per-request-spec-decode-metrics.
+type vllmStats struct {
+	Steps     int64   `json:"num_spec_steps"`
+	Drafted   int64   `json:"num_draft_tokens"`
+	Accepted  int64   `json:"num_accepted_draft_tokens"`
+	Histogram []int64 `json:"acceptance_histogram"`
 }
 
 // timings are what llama.cpp's server tells behind an answer.
@@ -146,6 +160,10 @@ func (s *Sample) appended(at int64, e *event) error {
 	if spec := e.Timings.speculation(); spec != nil {
 		s.Spec = spec
 	}
+	if v := e.Metrics.Spec; v != nil && v.Steps > 0 {
+		s.Spec = &Speculation{Cycles: v.Steps, Drafted: v.Drafted, Accepted: v.Accepted, Histogram: v.Histogram}
+	}
+	s.meta(e.Extension.Spec)
 	for i := range e.Choices {
 		c := &e.Choices[i]
 		s.chunk(at, c.Text+c.Delta.text(), c.TokenIDs)

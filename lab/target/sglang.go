@@ -142,7 +142,8 @@ func (sglangKind) split(k trial.Knobs) (boot trial.Knobs, request map[string]any
 
 func (sglangKind) drafter(c *Config) string { return directory(c.Drafter) }
 
-func (sglangKind) extra() map[string]any { return map[string]any{} }
+// extra asks for the drafts of each answer, which SGLang tells from mid-2026 on; before, it passes the field over.
+func (sglangKind) extra() map[string]any { return map[string]any{"return_spec_tokens_details": true} }
 
 // info reads /server_info, which before 0.5.6 was called otherwise. What stands in the state of the first rank alone is taken from there.
 func (sglangKind) info(ctx context.Context, s *Server) (map[string]any, error) {
