@@ -88,7 +88,7 @@ func prepare(ctx context.Context, env *Env, c *file.Campaign) (*tuning, error) {
 	}
 	flags, vars := campaign.Base(c)
 	config := target.Config{Kind: c.Target.Kind, Host: c.Host, Command: c.Target.Command, Model: c.Model, URL: c.Target.URL, Drafter: c.Drafter, Flags: flags, Env: vars,
-		Environ: serverEnviron(env), Port: c.Target.Port, Ready: c.Target.Ready}
+		Environ: serverEnviron(env), Port: c.Target.Port, Ready: c.Target.Ready, AtOnce: c.Workload.Concurrency}
 	if name := c.Target.KeyEnv; name != "" {
 		if config.Key = env.Getenv(name); config.Key == "" {
 			return nil, fmt.Errorf("target.key_env: the variable %s is empty or not set", name)

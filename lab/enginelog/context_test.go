@@ -46,6 +46,26 @@ func TestAcceptanceByContext(t *testing.T) {
 	}
 }
 
+// TestDecline: drafts that are accepted less and less, and intervals in which none is, are told from what varies.
+func TestDecline(t *testing.T) {
+	vllm := func(n int, length float64) string {
+		return strings.Repeat(fmt.Sprintf("INFO 08-17 10:00:10 [metrics.py:125] SpecDecoding metrics: Mean acceptance length: %.3f, Accepted: 5 tokens, Per-position acceptance rate: 0.600, 0.001, Avg Draft acceptance rate: 1.0%%\n", length), n)
+	}
+	for name, c := range map[string]struct{ log, want string }{
+		"declines":          {lines(40, 700, 3.07) + lines(40, 700, 2.9) + lines(40, 700, 2.4), "3.07 in its first third, 2.40 in its last"},
+		"varies":            {lines(40, 700, 3.07) + lines(40, 700, 2.4) + lines(40, 700, 2.9), ""},
+		"too short":         {lines(20, 700, 3.07) + lines(20, 700, 2.4), ""},
+		"with the context":  {lines(40, 700, 3.07) + lines(40, 1500, 2.9) + lines(40, 9000, 1.5), "falls with the context"},
+		"vLLM declines":     {vllm(40, 3) + vllm(40, 2.5) + vllm(40, 2), "3.00 in its first third, 2.00 in its last"},
+		"intervals of none": {vllm(20, 2.5) + vllm(4, 1) + vllm(20, 2.5), "in 4 of 44 intervals no draft was accepted"},
+		"one such interval": {vllm(20, 2.5) + vllm(1, 1) + vllm(20, 2.5), ""},
+	} {
+		if text := strings.Join(read(t, c.log).Warnings, "\n"); !strings.Contains(text, c.want) || c.want == "" && (strings.Contains(text, "decline") || strings.Contains(text, "intervals")) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
+
 // TestLowAcceptance: accept lengths that mean a fault have a warning that names causes, from SGLang's lines and vLLM's.
 func TestLowAcceptance(t *testing.T) {
 	vllm := func(length, first float64) string {

@@ -97,6 +97,11 @@ func (g *group) warnings() (out []string) {
 	}
 	if text := fall(g.reach.report()); text != "" {
 		out = append(out, name+text)
+	} else if text := g.decline(); text != "" {
+		out = append(out, name+text)
+	}
+	if text := g.gaps(); text != "" {
+		out = append(out, name+text)
 	}
 	return out
 }
@@ -127,3 +132,42 @@ func (g *group) acceptance() string {
 	}
 	return ""
 }
+
+const (
+	// third is the number of values that a third of a log must have for its ends to be compared.
+	third = 30
+	// worn is the share of accepted drafts that is left at a log's end when it is called a decline.
+	worn = 0.8
+)
+
+// decline says that fewer drafts are accepted at the end of a log than at its beginning, "" if not.
+func (g *group) decline() string {
+	n := len(g.accept) / 3
+	if n < third {
+		return ""
+	}
+	first, last := g.accept[:n].dist().P50, g.accept[len(g.accept)-n:].dist().P50
+	if first-1 < 0.1 || last-1 >= worn*(first-1) {
+		return ""
+	}
+	return fmt.Sprintf("the accept length declines over the log: %.2f in its first third, %.2f in its last. Unless the requests became others or longer, the drafter's part of the key/value cache is suspect "+
+		"(reused prefixes, a sequence beyond the drafter's length): does a restart bring it back?", first, last)
+}
+
+// gaps says that vLLM accepted nothing in some of its intervals, where it did well in others.
+func (g *group) gaps() string {
+	none := 0
+	for _, x := range g.accept {
+		if x <= noDraft {
+			none++
+		}
+	}
+	if g.first == nil || g.drafted > 0 || none < 3 || 10*none > 9*len(g.accept) {
+		return ""
+	}
+	return fmt.Sprintf("in %d of %d intervals no draft was accepted, and in the others they were: vLLM stops drafting for all requests while one is longer than the drafter's max_model_len, and goes on verifying "+
+		"(its issue 58080). Compare max_position_embeddings of the drafter with the lengths of requests", none, len(g.accept))
+}
+
+// noDraft is the accept length up to which an interval of some hundred cycles had no draft that was meant.
+const noDraft = 1.01

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -21,6 +22,7 @@ func (sglangKind) check(e *engine, arms []trial.Arm) []Finding {
 	c.shapes()
 	c.drafters(e)
 	c.refused()
+	c.graphs()
 	c.unequal()
 	c.versions()
 	c.simulated()
@@ -131,6 +133,15 @@ func (c *sglangCheck) refused() {
 	c.add("lossy", false, func(a trial.Arm) bool {
 		return spec(a) && (c.number(a, "speculative-accept-threshold-single", 1) < 1 || c.number(a, "speculative-accept-threshold-acc", 1) < 1)
 	}, "an acceptance threshold below 1 changes the output: a speed-up of this arm is not one of the same text")
+}
+
+// graphs are missing where an arm's batches are larger than those that were captured, or nothing was.
+func (c *sglangCheck) graphs() {
+	c.add("without_graphs", false, func(a trial.Arm) bool {
+		_, off := c.flag(a, "disable-cuda-graph")
+		most := min(c.number(a, "cuda-graph-max-bs", math.Inf(1)), c.number(a, "cuda-graph-max-bs-decode", math.Inf(1)))
+		return spec(a) && (off || most < float64(c.c.AtOnce))
+	}, "these servers decode %d requests at once without CUDA graphs (disable-cuda-graph, or a cuda-graph-max-bs below that): a cycle of speculation has several passes, and loses more by it than plain decoding", max(1, c.c.AtOnce))
 }
 
 // unequal is what SGLang decides differently for plain decoding and for speculation, or for chains and trees.

@@ -75,6 +75,7 @@ func TestSGLangPair(t *testing.T) {
 	}{
 		"longer texts":       {target, head, []trial.Arm{arm("c", chain), arm("k", chain, "context-length=2048"), arm("l", lookup)}, []string{"short_context:c"}},
 		"a flag alone":       {"org/target", head, []trial.Arm{arm("c", chain), arm("k", chain, "context-length=8192")}, []string{"short_context:k"}},
+		"quantized":          {target, narrow, []trial.Arm{arm("c", chain, "quantization=awq"), arm("u", chain, "quantization=awq", "speculative-draft-model-quantization=unquant")}, []string{"drafter_quantized:c"}},
 		"a width of its own": {target, narrow, []trial.Arm{arm("c", chain)}, nil},
 		"another target":     {sees, head, []trial.Arm{arm("c", chain)}, []string{"hidden_size!:c"}},
 		"other words":        {target, small, []trial.Arm{arm("s", alone)}, []string{"vocab_size:s"}},
@@ -132,6 +133,7 @@ func TestSGLangCheck(t *testing.T) {
 		"variables":                    {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "SGLANG_ENABLE_SPEC_V2=1", "SIMULATE_ACC_LEN=3")}, []string{"variable_ignored:c", "variable_ignored:c", "simulated_acceptance:c"}},
 		"old variables":                {"0.4.6.post1", "org/d", []trial.Arm{arm("c", chain, "SGLANG_SIMULATE_ACC_LEN=3")}, []string{"variable_ignored:c", "no_ledger:", "simulated_acceptance:c"}},
 		"lossy":                        {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-accept-threshold-acc=0.9")}, []string{"lossy:c"}},
+		"graphs":                       {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "cuda-graph-max-bs=2"), arm("d", chain, "cuda-graph-max-bs=8"), arm("o", chain, "disable-cuda-graph", "cuda-graph-max-bs=8")}, []string{"without_graphs:c,o", "unequal_memory:c,d,o"}},
 		"memory":                       {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "mem-fraction-static=0.8"), arm("d", chain)}, []string{"unequal_memory:c,d"}},
 		"NCCL": {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "NCCL_PROTO=LL"), arm("d", chain, "NCCL_PROTO=LL", "NCCL_DEBUG=info"), arm("f", chain, "NCCL_DEBUG=INFO", "NCCL_ALGO=Ring", "NCCL_DEBUG_FILE=/tmp/n"), arm("o", chain)},
 			[]string{"nccl_silent:c"}},
@@ -148,7 +150,7 @@ func TestSGLangCheck(t *testing.T) {
 		"no version":               {"", "org/d", []trial.Arm{arm("c", chain)}, []string{"version_unknown:"}},
 		"reserved":                 {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
 	} {
-		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: c.version})
+		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter, AtOnce: 4, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: c.version})
 		var got []string
 		for _, f := range e.Check(c.arms) {
 			code := f.Code

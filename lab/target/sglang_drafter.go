@@ -19,6 +19,8 @@ type checkpoint struct {
 	Draft         int         `json:"draft_vocab_size"`
 	Context       int         `json:"max_position_embeddings"`
 	Text          *checkpoint `json:"text_config"` // of a model that reads more than text
+
+	Quantization any `json:"quantization_config"` // nil where weights are as they were trained
 }
 
 // readCheckpoint reads a config.json; one that it cannot read says nothing here, since draftlab doctor says more.
@@ -102,6 +104,11 @@ func (c *sglangCheck) pair(draft, target *checkpoint) {
 		c.add("short_context", false, func(a trial.Arm) bool { return drafts(a) && limit(a) > float64(draft.Context) },
 			"the drafter was made for texts of up to %d tokens (max_position_embeddings), and these servers take longer ones: since August 2025 SGLang refuses to start so, unless SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1, and then drafts of longer texts are accepted less and less; set context-length to %[1]d for all arms, or measure with prompts as long as yours", draft.Context)
 	}
+	c.add("drafter_quantized", false, func(a trial.Arm) bool {
+		_, own := c.flag(a, "speculative-draft-model-quantization")
+		_, given := c.flag(a, "quantization")
+		return drafts(a) && given && !own && draft.Quantization == nil
+	}, "SGLang takes the target's --quantization for the drafter, whose weights are not quantized: it does not start (awq, gptq), or the drafter is quantized, too, and accepted less; set speculative-draft-model-quantization=unquant for these arms")
 	width := draft.Hidden
 	if draft.TargetHidden > 0 {
 		width = draft.TargetHidden

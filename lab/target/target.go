@@ -77,6 +77,7 @@ type Config struct {
 	Environ []string          // of a server on this machine, as os.Environ returns it; nil is this process's
 	Port    int               // 0 is a free one
 	Ready   time.Duration     // limit of a start; 0 is half an hour
+	AtOnce  int               // requests that it will be sent at once; 0 is not known
 }
 
 // usualLimit is the limit of a start: models of a trillion parameters take a quarter of an hour.
