@@ -57,10 +57,12 @@ const prefixLimit = 256
 var (
 	sglangPrefix = regexp.MustCompile(`\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?)((?: [A-Z]+\d+)*)\]\s*`)
 	vllmPrefix   = regexp.MustCompile(`\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?) \[?[\w./-]+:\d+\]\s*`)
-	vllmEngine   = regexp.MustCompile(`^(Engine \d+): `)
-	batchHead    = regexp.MustCompile(`^(Decode|Prefill) batch(?: \[\d+\])?[.,]?\s+`)
-	iterHead     = regexp.MustCompile(`^Iteration\(\d+\): `)
-	access       = regexp.MustCompile(`\d(?::\d+)? - "([A-Z]{1,16}) (\S+) HTTP/[\d.]+" (\d{3})\b`)
+	// The usual prefix of Python programs that give SGLang their own format, as verl and others do that run it inside.
+	otherPrefix = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?) (?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[\w\s-]*\[[\w./-]+:\d+\]:?\s+`)
+	vllmEngine  = regexp.MustCompile(`^(Engine \d+): `)
+	batchHead   = regexp.MustCompile(`^(Decode|Prefill) batch(?: \[\d+\])?[.,]?\s+`)
+	iterHead    = regexp.MustCompile(`^Iteration\(\d+\): `)
+	access      = regexp.MustCompile(`\d(?::\d+)? - "([A-Z]{1,16}) (\S+) HTTP/[\d.]+" (\d{3})\b`)
 )
 
 // Parse reads one line, without its line break. Any bytes will do.
@@ -77,6 +79,10 @@ func Parse(raw []byte) Line {
 		l.VLLM = true
 		l.Time = parseTime("01-02 15:04:05", head[m[2]:m[3]])
 		l.Text = l.Text[m[1]:]
+	} else if m := otherPrefix.FindStringSubmatchIndex(head); m != nil && !strings.ContainsAny(head[:m[0]], `"'`) {
+		l.Time = parseTime("2006-01-02 15:04:05", head[m[2]:m[3]])
+		l.Text = l.Text[m[1]:]
+		l.SGLang = batchHead.MatchString(l.Text)
 	}
 	l.classify()
 	return l

@@ -53,6 +53,8 @@ var versions = []struct {
 		Iteration, "Engine 000", map[string]float64{keyIterationGen: 2, "generation tokens": 8, keyIterationMS: 28.7}},
 	{"vllm 0.6", `INFO 11-03 15:47:45 metrics.py:449] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 40.0 tokens/s, Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 1.2%, CPU KV cache usage: 0.0%.`,
 		Stats, "", map[string]float64{keyVLLMThroughput: 40, keyVLLMPending: 0, "CPU KV cache usage": 0}},
+	{"sglang in another program's format", `2025-12-04 20:35:53 INFO 151972 [scheduler_metrics_mixin.py:287] Decode batch. #running-req: 48, #token: 3894, token usage: 0.00, accept len: 1.00, accept rate: 0.11, cuda graph: False, gen throughput (token/s): 5452.63, #queue-req: 0, `,
+		Decode, "", map[string]float64{keyAccept: 1, keyRunning: 48, keyThroughput: 5452.63}},
 }
 
 func TestParseOfEveryVersion(t *testing.T) {
