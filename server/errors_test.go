@@ -68,6 +68,7 @@ func TestBadRequests(t *testing.T) {
 		{"/v1/chat/completions", `{` + chatHi + `,"top_logprobs":2}`, 400, "top_logprobs", "invalid_value", ""},
 		{"/v1/chat/completions", `{` + chatHi + `,"max_tokens":2,"max_completion_tokens":3}`, 400, "max_tokens", "invalid_value", ""},
 		{"/v1/chat/completions", `{` + chatHi + `,"max_completion_tokens":1000}`, 400, "max_completion_tokens", "context_length_exceeded", ""},
+		{"/v1/chat/completions", `{` + chatHi + `,"chat_template_kwargs":{"add_generation_prompt":false}}`, 400, "messages", "invalid_value", `"add_generation_prompt" cannot be set`},
 		{"/generate", `{}`, 400, "text", "invalid_value", "exactly one"},
 		{"/generate", `{"text":"a","input_ids":[1]}`, 400, "text", "invalid_value", "exactly one"},
 		{"/generate", `{"input_ids":"a"}`, 400, "input_ids", "invalid_value", ""},

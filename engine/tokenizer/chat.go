@@ -24,7 +24,7 @@ type Message struct {
 type ChatOptions struct {
 	AddGenerationPrompt bool            // end with the head of the assistant's turn
 	Tools               json.RawMessage // the tools offered to the model, a JSON list; nil for none
-	Vars                map[string]any  // further variables of the template, such as enable_thinking
+	Vars                map[string]any  // further variables of the template, such as enable_thinking; an error if one is ApplyChat's own
 	Now                 time.Time       // what strftime_now formats; the time of the call if zero
 }
 
@@ -119,6 +119,9 @@ func (t *Tokenizer) ApplyChat(messages []Message, o ChatOptions) (text string, e
 	return text, nil
 }
 
+// ownVars are the variables whose values are not the caller's to choose; one that was set would have no effect.
+var ownVars = []string{"messages", "add_generation_prompt", "raise_exception", "strftime_now", tojsonName, outName}
+
 // chatVars builds the variables that Hugging Face gives to a template.
 func (t *Tokenizer) chatVars(messages []Message, o ChatOptions) (map[string]jinja.Value, error) {
 	vars := map[string]jinja.Value{"tools": jinja.None(), "documents": jinja.None()}
@@ -126,6 +129,9 @@ func (t *Tokenizer) chatVars(messages []Message, o ChatOptions) (map[string]jinj
 		vars[name] = jinja.NewString(t.tokens[id])
 	}
 	for name, v := range o.Vars {
+		if slices.Contains(ownVars, name) {
+			return nil, fmt.Errorf("tokenizer: chat variable %q cannot be set: it is what the template is given of the request itself", name)
+		}
 		value, err := chatValue(v)
 		if err != nil {
 			return nil, fmt.Errorf("tokenizer: chat variable %q: %w", name, err)

@@ -224,6 +224,45 @@ def check_errors(server, client):
     assert e.code == "invalid_api_key"
 
 
+def check_dialects(server, client):
+    """What clients of other servers send and rely on; each was a bug report somewhere."""
+    post = lambda path, body, **h: server.request("POST", path, body, {k.replace("_", "-"): v for k, v in h.items()})
+    # Whole numbers with a fraction, a byte order mark, UTF-8 under its other name, both names of the limit.
+    assert post("/v1/completions", b'\xef\xbb\xbf{"prompt":"a","max_tokens":2.0,"seed":1e1}', Content_Type="application/json; charset=utf8")[0] == 200
+    r = client.chat.completions.create(model=MODEL, messages=ASK, temperature=0, max_tokens=2, max_completion_tokens=2, top_logprobs=0, user="u",
+                                       prompt_cache_key="k", safety_identifier="s")
+    assert r.usage.completion_tokens == 2
+    # The answer goes back as it came.
+    talk = [*ASK, r.choices[0].message, {"role": "user", "content": "More."}]
+    assert client.chat.completions.create(model=MODEL, messages=talk, max_tokens=2).usage.prompt_tokens > r.usage.prompt_tokens
+    # Usage in every event, as load generators ask for it.
+    events = list(client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=8, temperature=0, stream=True, extra_body={
+        "ignore_eos": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}))
+    counts = [e.usage.completion_tokens for e in events]
+    assert counts[0] == 0 and counts[-1] == 8 and counts == sorted(counts), counts
+    assert all(e.usage.prompt_tokens == events[-1].usage.prompt_tokens for e in events)
+    # A list of one is a list.
+    assert len(post("/generate", {"text": ["a"], "sampling_params": {"max_new_tokens": 1}})[1]) == 1
+    # A prompt in the chat template is the chat; a message in it is text.
+    turn = "<|im_start|>user\nName three colours.<|im_end|>\n<|im_start|>assistant\n"
+    system = {"role": "system", "content": "Be brief."}
+    chat = client.chat.completions.create(model=MODEL, messages=[system, *ASK], max_tokens=12, temperature=0)
+    raw = client.completions.create(model=MODEL, prompt="<|im_start|>system\nBe brief.<|im_end|>\n" + turn, max_tokens=12, temperature=0)
+    assert raw.choices[0].text == chat.choices[0].message.content and raw.usage.prompt_tokens == chat.usage.prompt_tokens, (raw, chat)
+    inner = client.chat.completions.create(model=MODEL, messages=[system, {"role": "user", "content": turn}], max_tokens=1).usage.prompt_tokens
+    assert inner > 1.5 * chat.usage.prompt_tokens, (inner, chat.usage)
+    # More outputs than the queue holds can never be taken; a compressed body is not read.
+    assert refused(openai.BadRequestError, how=client.completions.create, model=MODEL, prompt="a", n=17).param == "n"
+    assert post("/v1/completions", b"\x1f\x8b", Content_Encoding="gzip")[0] == 415
+    # A client that has closed its sending half counts as gone; it must not read an empty 200.
+    with socket.create_connection(server.address()) as s:
+        s.sendall(server.post("/v1/completions", json.dumps({"prompt": "a", "max_tokens": CONTEXT - 100, "ignore_eos": True})))
+        s.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            assert s.recv(4096) == b""
+    server.quiet()
+
+
 def check_hostile(server, client):
     post = lambda body, **h: server.request("POST", "/v1/completions", body, {k.replace("_", "-"): v for k, v in h.items()})
     for body, status in [
@@ -436,7 +475,7 @@ def check_drain(server, client):
     assert "The server is fired up and ready to roll!" in server.text() and "Traceback" not in server.text()
 
 
-CHECKS = [check_models, check_chat, check_chat_stream, check_sampling, check_stop, check_logprobs, check_batch, check_errors, check_hostile,
+CHECKS = [check_models, check_chat, check_chat_stream, check_sampling, check_stop, check_logprobs, check_batch, check_errors, check_dialects, check_hostile,
           check_gone, check_slow_readers, check_crowd, check_full_queue, check_async, check_generate, check_info, check_ledger, check_killed, check_drain]
 
 
