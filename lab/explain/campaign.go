@@ -38,6 +38,9 @@ type campaignRatio struct {
 	Boots      int      `json:"boots"` // starts of the server that it rests on
 }
 
+// hasInterval reports whether the pairs sufficed for one.
+func (r *campaignRatio) hasInterval() bool { return r.Low != nil && r.High != nil }
+
 // confirmation is the second measurement of the arm that won a campaign.
 type confirmation struct {
 	Arm     string `json:"arm"`
@@ -54,7 +57,7 @@ func (c *confirmation) words() string {
 	}
 	r := c.Speedup.BestPlain
 	text := fmt.Sprintf("%.2f× plain decoding (", r.Estimate)
-	if r.Low != nil && r.High != nil {
+	if r.hasInterval() {
 		text += fmt.Sprintf("%.0f %% interval %.2f to %.2f, ", 100*r.Confidence, *r.Low, *r.High)
 	}
 	return text + fmt.Sprintf("%d pairs)", r.Pairs)
@@ -127,12 +130,14 @@ func fromCampaign(source []byte) (*Case, error) {
 			c.doubt("other_environment", "%s ran in another environment than %s and was left out: a cost model is of one environment", a.Name, doc.Baseline)
 		case a.speedup() == nil || !(a.speedup().Estimate > 0) || !(a.Accept >= 1):
 			c.doubt("arm_failed", "%s was not compared with the baseline and was left out", a.Name)
+		case !a.speedup().hasInterval():
+			c.doubt("too_few_pairs", "%s was left out: its %d pairs are too few for an interval, so that its speed-up may be anything", a.Name, a.speedup().Pairs)
 		default:
 			c.Arms = append(c.Arms, a.arm(1000*batch/c.PlainTokS.value, doc.Acceptance[a.Name].Histogram))
 		}
 	}
 	if len(c.Arms) == 0 {
-		return nil, fmt.Errorf("the result has no speculative arm that was compared with the baseline")
+		return nil, fmt.Errorf("the result has no speculative arm that was compared with the baseline, on pairs enough for an interval: measure for longer")
 	}
 	return c, nil
 }
@@ -146,9 +151,9 @@ func (a *campaignArm) arm(plainMs float64, histogram []int64) arm {
 		Steps: whole{a.Steps, true}, TopK: whole{a.TopK, true}, DraftTokens: whole{a.DraftTokens, true},
 		AcceptLength: exactly(a.Accept), CycleMs: exactly(cycle), speedup: exactly(speedup.Estimate), boots: speedup.Boots,
 	}
-	if lo, hi := speedup.Low, speedup.High; lo != nil && hi != nil && *lo > 0 && *hi > *lo && speedup.Confidence > 0 && speedup.Confidence < 1 {
+	if lo, hi := *speedup.Low, *speedup.High; lo > 0 && hi > lo && speedup.Confidence > 0 && speedup.Confidence < 1 {
 		z := math.Sqrt2 * math.Erfinv(speedup.Confidence)
-		out.CycleMs.stderr = cycle * math.Log(*hi / *lo) / (2 * z)
+		out.CycleMs.stderr = cycle * math.Log(hi/lo) / (2 * z)
 	}
 	total := 0.0
 	for _, name := range slices.Sorted(maps.Keys(a.Phases)) { // sums of one order, so that the same file gives the same digits

@@ -77,6 +77,7 @@ const campaignResult = `{"verdict": "faster", "baseline": "plain", "arms": [
 		"phase_ms": {"prefill": 90, "decode": 0.05, "draft": 0, "verify": 4.2, "accept": 0.1, "draft_extend": 0.3, "other": 0.1}},
 	{"name": "chain-3", "drafter": "eagle3", "steps": 3, "topk": 1, "draft_tokens": 4, "tok_s": {"median": 380}, "accept_length": 2.2, "speedup": {"same_env": {"estimate": 1.5, "low": 1.45, "high": 1.55, "confidence": 0.95}},
 		"phase_ms": {"prefill": 90, "decode": 0.05, "draft": 0.3, "verify": 5, "accept": 0.1, "draft_extend": 0.3, "other": 0.1}},
+	{"name": "chain-2", "drafter": "eagle3", "steps": 2, "topk": 1, "draft_tokens": 3, "tok_s": {"median": 900}, "accept_length": 2, "speedup": {"same_env": {"estimate": 12, "low": null, "high": null, "pairs": 2}}},
 	{"name": "chain-5", "drafter": "eagle3", "steps": 5, "topk": 1, "draft_tokens": 6, "tok_s": null, "accept_length": 1, "speedup": null},
 	{"name": "chain-2,A=1", "drafter": "eagle3", "steps": 2, "topk": 1, "draft_tokens": 3, "baseline": "plain,A=1", "tok_s": {"median": 300}, "accept_length": 2, "speedup": {"same_env": {"estimate": 9}}}],
 	"acceptance": {"chain-3": {"accept_length": 2.2, "histogram": [400, 250, 100, 250]}}}`
@@ -94,7 +95,7 @@ func TestCampaign(t *testing.T) {
 		t.Errorf("the 95 %% interval 1.45 to 1.55 became the 90 %% interval %v, want about 1.46 to 1.54", *i)
 	}
 	is(t, "accept length of 1 step", r.Predictions[0].AcceptLength, 1.6, 0.01)
-	for _, code := range []string{"other_drafter", "other_environment", "arm_failed", "speculation_faster", "bottleneck_verify", "deeper_is_better"} {
+	for _, code := range []string{"other_drafter", "other_environment", "arm_failed", "too_few_pairs", "speculation_faster", "bottleneck_verify", "deeper_is_better"} {
 		if !slices.Contains(r.codes(), code) {
 			t.Errorf("no %s among %v", code, r.codes())
 		}
