@@ -82,7 +82,7 @@ func printComparison(env *Env, c *measure.Comparison) error {
 		rows = append(rows, []string{x.Metric, fmt.Sprint(x.Pairs), fmt.Sprintf("%.3f", x.Ratio), interval, fmt.Sprintf("%.2g", x.P),
 			fmt.Sprintf("%.1f %%", 100*x.Least), verdict})
 	}
-	err := ui.Table(env.Stdout, env.IsTerminal(env.Stdout), []ui.Column{
+	err := ui.Table(env.Stdout, env.width(env.Stdout), []ui.Column{
 		{Head: "METRIC"}, {Head: "PAIRS", Right: true}, {Head: "B/A", Right: true}, {Head: "95 % INTERVAL", Right: true}, {Head: "P", Right: true},
 		{Head: "SMALLEST CHANGE", Right: true}, {Head: "VERDICT"},
 	}, rows)

@@ -124,9 +124,9 @@ type benchWatch struct {
 }
 
 func (w *benchWatch) show(s bench.State) {
-	if w.env.IsTerminal(w.env.Stderr) {
+	if width := w.env.width(w.env.Stderr); width > 0 {
 		if w.live == nil {
-			w.live = ui.NewLive(w.env.Stderr)
+			w.live = ui.NewLive(w.env.Stderr, width)
 		}
 		_ = w.live.Show(benchLine(w.plan, s)) // a terminal that has gone shows nothing
 		return
@@ -183,7 +183,7 @@ func printSelfCheck(env *Env, asJSON bool, r *selfcheck.Result) error {
 		rows = append(rows, []string{name, fmt.Sprint(one.Requests), fmt.Sprint(one.Failed), fmt.Sprintf("%.0f", one.TokS),
 			two(one.TTFTError), two(one.TPOTError), two(one.TTFTInjected), two(one.TPOTInjected), lag, verdict})
 	}
-	err := ui.Table(env.Stdout, env.IsTerminal(env.Stdout), []ui.Column{
+	err := ui.Table(env.Stdout, env.width(env.Stdout), []ui.Column{
 		{Head: "LOAD", Right: true}, {Head: "REQUESTS", Right: true}, {Head: "FAILED", Right: true}, {Head: "TOK/S", Right: true},
 		{Head: "TTFT ERROR MS", Right: true}, {Head: "TPOT ERROR MS", Right: true}, {Head: "TTFT WITH MOCK'S", Right: true}, {Head: "TPOT WITH MOCK'S", Right: true}, {Head: "SEND LAG MS", Right: true}, {Head: "CLIENT"},
 	}, rows)

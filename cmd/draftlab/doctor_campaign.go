@@ -105,7 +105,7 @@ func previewFindings(p *campaign.Preview) (list []doctor.Finding) {
 // printFindings writes findings for people.
 func printFindings(env *Env, list []doctor.Finding) error {
 	for _, f := range list {
-		if _, err := fmt.Fprintf(env.Stdout, "%s\n", paragraph(fmt.Sprintf("%s: %s [%s]", f.Level, ui.Clean(f.Text), f.Code))); err != nil {
+		if _, err := fmt.Fprintf(env.Stdout, "%s\n", paragraph(fmt.Sprintf("%s: %s [%s]", f.Level, ui.Clean(f.Text), f.Code), env.width(env.Stdout))); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,22 @@ func systemEnv() *Env {
 			return ok && term.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"
 		},
 	}
+}
+
+// anyWidth is that of a terminal which does not tell its own.
+const anyWidth = math.MaxInt
+
+// width returns the columns of a terminal, 0 for a stream that is none.
+func (e *Env) width(stream any) int {
+	if !e.IsTerminal(stream) {
+		return 0
+	}
+	if f, ok := stream.(*os.File); ok {
+		if w, _, err := term.GetSize(f.Fd()); err == nil && w > 0 {
+			return w
+		}
+	}
+	return anyWidth
 }
 
 // progress returns the progress display on standard error.

@@ -61,7 +61,7 @@ standard input.` + exitHelp,
 			if wantsJSON(cmd) {
 				return ui.JSON(env.Stdout, r)
 			}
-			return printReport(env.Stdout, env.IsTerminal(env.Stdout), r)
+			return printReport(env.Stdout, env.width(env.Stdout), r)
 		},
 	}
 }
@@ -95,12 +95,12 @@ func readCase(env *Env, path string) (*explain.Case, error) {
 }
 
 // printReport writes an explanation for people: the arms, the fit, predictions, and then sentences.
-func printReport(w io.Writer, terminal bool, r *explain.Report) error {
+func printReport(w io.Writer, width int, r *explain.Report) error {
 	var rows [][]string
 	for _, a := range r.Arms {
 		rows = append(rows, []string{a.Shape.String(), optional(a.CycleMs, 1), optional(a.VerifyMs, 1), optional(a.AcceptLength, 2), optional(a.BreakEven, 2), optional(a.TokS, 1), times(a.Speedup)})
 	}
-	err := ui.Table(w, terminal, []ui.Column{
+	err := ui.Table(w, width, []ui.Column{
 		{Head: "MEASURED"}, {Head: "CYCLE ms", Right: true}, {Head: "VERIFY ms", Right: true}, {Head: "ACCEPT LENGTH", Right: true},
 		{Head: "BREAK-EVEN", Right: true}, {Head: "TOK/S", Right: true}, {Head: "SPEED-UP", Right: true},
 	}, rows)
@@ -115,23 +115,23 @@ func printReport(w io.Writer, terminal bool, r *explain.Report) error {
 	fmt.Fprintln(w)
 	if len(r.Predictions) > 0 {
 		fmt.Fprintln(w)
-		if err := printPredictions(w, terminal, "PREDICTED", r.Predictions); err != nil {
+		if err := printPredictions(w, width, "PREDICTED", r.Predictions); err != nil {
 			return err
 		}
 	}
 	if r.WhatIf != nil && len(r.WhatIf.Predictions) > 0 {
 		fmt.Fprintln(w)
-		if err := printPredictions(w, terminal, "WHAT IF", r.WhatIf.Predictions); err != nil {
+		if err := printPredictions(w, width, "WHAT IF", r.WhatIf.Predictions); err != nil {
 			return err
 		}
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "\n%s\n", paragraph(ui.Clean(f.Text)+" ["+f.Code+"]"))
+		fmt.Fprintf(w, "\n%s\n", paragraph(ui.Clean(f.Text)+" ["+f.Code+"]", width))
 	}
-	return printDoubts(w, r.Warnings)
+	return printDoubts(w, width, r.Warnings)
 }
 
-func printPredictions(w io.Writer, terminal bool, head string, ps []explain.Prediction) error {
+func printPredictions(w io.Writer, width int, head string, ps []explain.Prediction) error {
 	var rows [][]string
 	for _, p := range ps {
 		row := []string{p.Shape.String(), fmt.Sprintf("%.1f", p.CycleMs), optional(p.AcceptLength, 2), fmt.Sprintf("%.2f", p.BreakEven), optional(p.TokS, 1), "", times(p.Speedup)}
@@ -140,26 +140,29 @@ func printPredictions(w io.Writer, terminal bool, head string, ps []explain.Pred
 		}
 		rows = append(rows, row)
 	}
-	return ui.Table(w, terminal, []ui.Column{
+	return ui.Table(w, width, []ui.Column{
 		{Head: head}, {Head: "CYCLE ms", Right: true}, {Head: "ACCEPT LENGTH", Right: true}, {Head: "BREAK-EVEN", Right: true},
 		{Head: "TOK/S", Right: true}, {Head: "90 %"}, {Head: "SPEED-UP", Right: true},
 	}, rows)
 }
 
-func printDoubts(w io.Writer, doubts []costmodel.Doubt) error {
+func printDoubts(w io.Writer, width int, doubts []costmodel.Doubt) error {
 	var err error
 	for i, d := range doubts {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
-		_, err = fmt.Fprintln(w, paragraph("warning: "+ui.Clean(d.Text)+" ["+d.Code+"]"))
+		_, err = fmt.Fprintln(w, paragraph("warning: "+ui.Clean(d.Text)+" ["+d.Code+"]", width))
 	}
 	return err
 }
 
-// paragraph breaks text into lines of at most 100 characters, at blanks.
-func paragraph(text string) string {
-	const width = 100
+// paragraph breaks text at blanks into lines of at most 100 characters, and no more than a terminal's width, 0 for none.
+func paragraph(text string, width int) string {
+	const most = 100
+	if width = min(width, most); width == 0 {
+		width = most
+	}
 	var b strings.Builder
 	column := 0
 	for word := range strings.FieldsSeq(text) {

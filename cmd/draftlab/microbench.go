@@ -73,9 +73,9 @@ func runMicrobench(env *Env, cmd *cobra.Command, f *modelFlags, rounds int) erro
 
 // printMeasured writes the tables for people.
 func printMeasured(env *Env, name string, r *microbench.Result) error {
-	term := env.IsTerminal(env.Stdout)
+	width := env.width(env.Stdout)
 	spread := func(s [2]float64, format string) string { return fmt.Sprintf(format+" – "+format, s[0], s[1]) }
-	err := ui.Table(env.Stdout, term, []ui.Column{
+	err := ui.Table(env.Stdout, width, []ui.Column{
 		{Head: name}, {Head: "MEDIAN", Right: true}, {Head: "P10 – P90", Right: true}, {Head: "CEILING", Right: true},
 	}, [][]string{
 		{fmt.Sprintf("read bandwidth, %d threads", r.Threads), fmt.Sprintf("%.1f GB/s", r.ReadBandwidth), spread(r.BandwidthSpread, "%.1f"), ""},
@@ -97,16 +97,16 @@ func printMeasured(env *Env, name string, r *microbench.Result) error {
 		rows = append(rows, []string{k, fmt.Sprintf("%.2f ms", r.PassMS[k]), cost, fmt.Sprintf("%.2f", r.FloorRatio[k])})
 	}
 	fmt.Fprintln(env.Stdout)
-	if err := ui.Table(env.Stdout, term, []ui.Column{
+	if err := ui.Table(env.Stdout, width, []ui.Column{
 		{Head: "ROWS", Right: true}, {Head: "PASS", Right: true}, {Head: "VERIFY COST", Right: true}, {Head: "FLOOR RATIO", Right: true},
 	}, rows); err != nil {
 		return err
 	}
-	return printOperations(env, term, r)
+	return printOperations(env, width, r)
 }
 
 // printOperations writes the time by kind of operation at each width that was profiled.
-func printOperations(env *Env, term bool, r *microbench.Result) error {
+func printOperations(env *Env, width int, r *microbench.Result) error {
 	widths := make([]string, 0, len(r.OperationMS))
 	kinds := map[string]bool{}
 	for w, byKind := range r.OperationMS {
@@ -130,5 +130,5 @@ func printOperations(env *Env, term bool, r *microbench.Result) error {
 	}
 	slices.SortFunc(rows, slices.Compare)
 	fmt.Fprintln(env.Stdout)
-	return ui.Table(env.Stdout, term, cols, rows)
+	return ui.Table(env.Stdout, width, cols, rows)
 }

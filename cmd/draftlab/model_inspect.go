@@ -107,7 +107,7 @@ func runModelInspect(env *Env, cmd *cobra.Command, name string, tensors bool) er
 	if wantsJSON(cmd) {
 		err = ui.JSON(env.Stdout, in)
 	} else {
-		err = in.print(env.Stdout, env.IsTerminal(env.Stdout), tensors)
+		err = in.print(env.Stdout, env.width(env.Stdout), tensors)
 	}
 	return cmp.Or(err, problem)
 }
@@ -166,12 +166,12 @@ func describe(c *model.Config) *modelConfig {
 }
 
 // print writes the inspection for people.
-func (in *inspection) print(w io.Writer, terminal, tensors bool) error {
+func (in *inspection) print(w io.Writer, width int, tensors bool) error {
 	facts := [][]string{{"file", in.Path}, {"format", in.Format}, {"size", ui.Bytes(in.FileBytes)}}
 	if c := in.Config; c != nil {
 		facts = append(facts, c.facts()...)
 	}
-	if err := ui.Table(w, terminal, []ui.Column{{Head: "MODEL"}, {Head: in.Name}}, facts); err != nil {
+	if err := ui.Table(w, width, []ui.Column{{Head: "MODEL"}, {Head: in.Name}}, facts); err != nil {
 		return err
 	}
 	var types [][]string
@@ -179,7 +179,7 @@ func (in *inspection) print(w io.Writer, terminal, tensors bool) error {
 		types = append(types, []string{u.Type, strconv.Itoa(u.Tensors), strconv.FormatInt(u.Elements, 10), ui.Bytes(u.Bytes)})
 	}
 	fmt.Fprintln(w) // the tables that follow report what goes wrong
-	err := ui.Table(w, terminal, []ui.Column{
+	err := ui.Table(w, width, []ui.Column{
 		{Head: "TYPE"}, {Head: "TENSORS", Right: true}, {Head: "ELEMENTS", Right: true}, {Head: "SIZE", Right: true},
 	}, types)
 	if err != nil || !tensors {
@@ -190,7 +190,7 @@ func (in *inspection) print(w io.Writer, terminal, tensors bool) error {
 		list = append(list, []string{t.Name, t.Type, fmt.Sprint(t.Shape), strconv.FormatInt(t.Offset, 10), ui.Bytes(t.Bytes)})
 	}
 	fmt.Fprintln(w)
-	return ui.Table(w, terminal, []ui.Column{
+	return ui.Table(w, width, []ui.Column{
 		{Head: "TENSOR"}, {Head: "TYPE"}, {Head: "SHAPE"}, {Head: "OFFSET", Right: true}, {Head: "SIZE", Right: true},
 	}, list)
 }

@@ -40,6 +40,6 @@ func runModelList(env *Env, cmd *cobra.Command) error {
 		}
 		rows = append(rows, []string{e.Name, ui.Bytes(e.Bytes), e.Licence, where})
 	}
-	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout),
+	return ui.Table(env.Stdout, env.width(env.Stdout),
 		[]ui.Column{{Head: "MODEL"}, {Head: "SIZE", Right: true}, {Head: "LICENCE"}, {Head: "WHERE"}}, rows)
 }

@@ -80,10 +80,10 @@ func runPredict(env *Env, cmd *cobra.Command, path string, f predictFlags) error
 	if wantsJSON(cmd) {
 		return ui.JSON(env.Stdout, doc)
 	}
-	if err := printPredictions(env.Stdout, env.IsTerminal(env.Stdout), "PREDICTED", doc.Predictions); err != nil {
+	if err := printPredictions(env.Stdout, env.width(env.Stdout), "PREDICTED", doc.Predictions); err != nil {
 		return err
 	}
-	return printDoubts(env.Stdout, doc.all())
+	return printDoubts(env.Stdout, env.width(env.Stdout), doc.all())
 }
 
 // shape is what the flags and a depth ask for. A tree without draft tokens is refused by its check.

@@ -94,7 +94,7 @@ func (r *loggedReport) print(env *Env, asJSON bool) error {
 	if asJSON {
 		return ui.JSON(env.Stdout, r)
 	}
-	if err := printLog(env.Stdout, env.IsTerminal(env.Stdout), r.Report); err != nil {
+	if err := printLog(env.Stdout, env.width(env.Stdout), r.Report); err != nil {
 		return err
 	}
 	return printWhatIf(env.Stdout, r.WhatIf)
@@ -143,8 +143,8 @@ func whatIfLog(r *enginelog.Report, plainTokS float64) []profile.Line {
 func (l *logReader) watch(ctx context.Context, env *Env, asJSON, follow bool, done <-chan error) error {
 	every := followEvery
 	var live *ui.Live
-	if env.IsTerminal(env.Stdout) {
-		live, every = ui.NewLive(env.Stdout), followRedraw
+	if width := env.width(env.Stdout); width > 0 {
+		live, every = ui.NewLive(env.Stdout, width), followRedraw
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -185,7 +185,7 @@ func (l *logReader) show(env *Env, live *ui.Live) error {
 		return nil
 	}
 	var b bytes.Buffer // what changes; start-ups and messages could be longer than the screen
-	if err := printDecode(&b, true, r); err != nil {
+	if err := printDecode(&b, env.width(env.Stdout), r); err != nil {
 		return err
 	}
 	if err := printPressure(&b, r); err != nil {

@@ -31,7 +31,7 @@ func logLine(r *enginelog.Report, g *enginelog.Group) string {
 }
 
 // printLog writes what a log shows, for people.
-func printLog(w io.Writer, term bool, r *enginelog.Report) error {
+func printLog(w io.Writer, width int, r *enginelog.Report) error {
 	engine := r.Engine
 	if engine == "" {
 		engine = "no known engine's"
@@ -42,10 +42,10 @@ func printLog(w io.Writer, term bool, r *enginelog.Report) error {
 	}
 	fmt.Fprintln(w)
 	for _, part := range []func() error{
-		func() error { return printDecode(w, term, r) },
+		func() error { return printDecode(w, width, r) },
 		func() error { return printPressure(w, r) },
-		func() error { return printBoots(w, term, r) },
-		func() error { return printMessages(w, term, r) },
+		func() error { return printBoots(w, width, r) },
+		func() error { return printMessages(w, width, r) },
 	} {
 		if err := part(); err != nil {
 			return err
@@ -61,7 +61,7 @@ func printLog(w io.Writer, term bool, r *enginelog.Report) error {
 }
 
 // printDecode writes the figures of decoding by rank.
-func printDecode(w io.Writer, term bool, r *enginelog.Report) error {
+func printDecode(w io.Writer, width int, r *enginelog.Report) error {
 	var rows [][]string
 	for _, g := range r.Decode {
 		add := func(name, format string, d *enginelog.Dist) {
@@ -94,7 +94,7 @@ func printDecode(w io.Writer, term bool, r *enginelog.Report) error {
 			rows[i] = rows[i][1:]
 		}
 	}
-	return ui.Table(w, term, columns, rows)
+	return ui.Table(w, width, columns, rows)
 }
 
 // printPressure writes how full the server was.
@@ -125,7 +125,7 @@ func printPressure(w io.Writer, r *enginelog.Report) error {
 }
 
 // printBoots writes the start-ups.
-func printBoots(w io.Writer, term bool, r *enginelog.Report) error {
+func printBoots(w io.Writer, width int, r *enginelog.Report) error {
 	for i, b := range r.Boots {
 		var rows [][]string
 		for _, s := range b.Milestones {
@@ -136,7 +136,7 @@ func printBoots(w io.Writer, term bool, r *enginelog.Report) error {
 			ready = "ready after " + duration(b.Ready)
 		}
 		fmt.Fprintf(w, "\nstart %d of %d: %s\n", i+1, len(r.Boots), ready)
-		if err := ui.Table(w, term, []ui.Column{{Head: "START-UP"}, {Head: "AT", Right: true}, {Head: "SINCE THE LAST", Right: true}, {Head: "AS REPORTED", Right: true}, {Head: "TIMES", Right: true}, {Head: "LINE", Right: true}}, rows); err != nil {
+		if err := ui.Table(w, width, []ui.Column{{Head: "START-UP"}, {Head: "AT", Right: true}, {Head: "SINCE THE LAST", Right: true}, {Head: "AS REPORTED", Right: true}, {Head: "TIMES", Right: true}, {Head: "LINE", Right: true}}, rows); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func duration(s *float64) string {
 }
 
 // printMessages writes faults, notices and requests.
-func printMessages(w io.Writer, term bool, r *enginelog.Report) error {
+func printMessages(w io.Writer, width int, r *enginelog.Report) error {
 	var rows [][]string
 	for _, list := range []struct {
 		kind string
@@ -164,7 +164,7 @@ func printMessages(w io.Writer, term bool, r *enginelog.Report) error {
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(w)
-		if err := ui.Table(w, term, []ui.Column{{Head: "WHAT"}, {Head: "TIMES", Right: true}, {Head: "LINE", Right: true}, {Head: "TEXT"}}, rows); err != nil {
+		if err := ui.Table(w, width, []ui.Column{{Head: "WHAT"}, {Head: "TIMES", Right: true}, {Head: "LINE", Right: true}, {Head: "TEXT"}}, rows); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func printMessages(w io.Writer, term bool, r *enginelog.Report) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return ui.Table(w, term, []ui.Column{{Head: "REQUEST"}, {Head: "STATUS", Right: true}, {Head: "TIMES", Right: true}}, rows)
+	return ui.Table(w, width, []ui.Column{{Head: "REQUEST"}, {Head: "STATUS", Right: true}, {Head: "TIMES", Right: true}}, rows)
 }
 
 // shorten cuts a text to n characters.

@@ -62,7 +62,7 @@ func breakEven(r *profile.Report) float64 {
 }
 
 // printPhases writes what changes while a server is watched.
-func printPhases(w io.Writer, term bool, r *profile.Report) error {
+func printPhases(w io.Writer, width int, r *profile.Report) error {
 	head := []string{r.Engine + " at " + r.URL}
 	if n := cyclesOf(r); n != "" {
 		head = append(head, n)
@@ -74,15 +74,15 @@ func printPhases(w io.Writer, term bool, r *profile.Report) error {
 	fmt.Fprintln(w, ui.Clean(strings.Join(head, ", ")))
 	var rows [][]string
 	for _, p := range r.Phases {
-		rows = append(rows, phaseRow(&p, term))
+		rows = append(rows, phaseRow(&p, width > 0))
 	}
 	if r.Cycle != nil {
-		all := phaseRow(r.Cycle, term)
+		all := phaseRow(r.Cycle, width > 0)
 		all[0], all[6] = "cycle", ""
 		rows = append(rows, all)
 	}
 	if len(rows) > 0 {
-		if err := ui.Table(w, term, []ui.Column{{Head: "PHASE"}, {Head: "P50", Right: true}, {Head: "P90", Right: true}, {Head: "P99", Right: true},
+		if err := ui.Table(w, width, []ui.Column{{Head: "PHASE"}, {Head: "P50", Right: true}, {Head: "P90", Right: true}, {Head: "P99", Right: true},
 			{Head: "MEAN, MS", Right: true}, {Head: "SHARE", Right: true}, {Head: ""}}, rows); err != nil {
 			return err
 		}
@@ -124,8 +124,8 @@ func phaseRow(p *profile.Phase, term bool) []string {
 }
 
 // printProfile writes a whole report for people.
-func printProfile(w io.Writer, term bool, r *profile.Report) error {
-	if err := printPhases(w, term, r); err != nil {
+func printProfile(w io.Writer, width int, r *profile.Report) error {
+	if err := printPhases(w, width, r); err != nil {
 		return err
 	}
 	if len(r.Other) > 0 {

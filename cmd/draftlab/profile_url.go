@@ -62,10 +62,10 @@ func serverURL(address string) (string, error) {
 
 // watch polls until so many cycles have come, done is closed, or an interrupt, and prints the report. A nil done never is.
 func (f *profileFlags) watch(ctx context.Context, env *Env, asJSON bool, src profile.Source, done <-chan struct{}) error {
-	term := env.IsTerminal(env.Stdout)
+	width := env.width(env.Stdout)
 	var live *ui.Live
-	if term && !asJSON {
-		live = ui.NewLive(env.Stdout)
+	if width > 0 && !asJSON {
+		live = ui.NewLive(env.Stdout, width)
 	}
 	err := f.poll(ctx, env, asJSON, src, done, live)
 	if ctx.Err() != nil {
@@ -81,7 +81,7 @@ func (f *profileFlags) watch(ctx context.Context, env *Env, asJSON bool, src pro
 	if asJSON {
 		return errors.Join(err, ui.JSON(env.Stdout, r))
 	}
-	return errors.Join(err, printProfile(env.Stdout, term, r))
+	return errors.Join(err, printProfile(env.Stdout, width, r))
 }
 
 // poll asks the server again and again.
@@ -130,7 +130,7 @@ func showProfile(env *Env, live *ui.Live, r *profile.Report) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := printPhases(&b, true, r); err != nil {
+	if err := printPhases(&b, env.width(env.Stdout), r); err != nil {
 		return err
 	}
 	return live.Show(b.String())

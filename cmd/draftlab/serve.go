@@ -231,7 +231,7 @@ func printSettings(env *Env, cmd *cobra.Command, settings map[string]any) error 
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		rows = append(rows, []string{name, ui.Clean(fmt.Sprint(settings[name]))})
 	}
-	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout), []ui.Column{{Head: "SETTING"}, {Head: "VALUE"}}, rows)
+	return ui.Table(env.Stdout, env.width(env.Stdout), []ui.Column{{Head: "SETTING"}, {Head: "VALUE"}}, rows)
 }
 
 // announce says where the server listens.

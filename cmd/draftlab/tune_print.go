@@ -71,7 +71,7 @@ func printArms(env *Env, r *campaign.Result) error {
 		}
 		rows = append(rows, row)
 	}
-	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout), cols, rows)
+	return ui.Table(env.Stdout, env.width(env.Stdout), cols, rows)
 }
 
 // armRow is an arm's line in the table.
@@ -129,7 +129,7 @@ func printArmPhases(env *Env, r *campaign.Result) error {
 		return nil
 	}
 	fmt.Fprintln(env.Stdout)
-	return ui.Table(env.Stdout, env.IsTerminal(env.Stdout), cols, rows)
+	return ui.Table(env.Stdout, env.width(env.Stdout), cols, rows)
 }
 
 // median formats a spread's median, "-" for none.

@@ -159,5 +159,5 @@ func table(w io.Writer, readings []reading) error {
 		}
 		rows = append(rows, row)
 	}
-	return ui.Table(w, false, columns, rows)
+	return ui.Table(w, 0, columns, rows)
 }

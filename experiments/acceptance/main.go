@@ -205,7 +205,7 @@ func (m *measurement) lengths(w io.Writer, want card) (far error) {
 			}
 		}
 	}
-	return errors.Join(ui.Table(w, false, columns, rows), far)
+	return errors.Join(ui.Table(w, 0, columns, rows), far)
 }
 
 // positions prints survival (the share of all cycles that accepted so many drafts) and conditional acceptance (of those that came
@@ -230,5 +230,5 @@ func (m *measurement) positions(w io.Writer, want card) error {
 		}
 		rows = append(rows, append(row, fmt.Sprintf("%.2f", want[all].conditional[i-1])))
 	}
-	return ui.Table(w, false, columns, rows)
+	return ui.Table(w, 0, columns, rows)
 }

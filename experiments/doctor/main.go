@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string) error {
 		rows = append(rows, row(&f, r, time.Since(start)))
 		fmt.Fprintln(os.Stderr, strings.Join(rows[len(rows)-1], " | "))
 	}
-	err = ui.Table(os.Stdout, false, []ui.Column{
+	err = ui.Table(os.Stdout, 0, []ui.Column{
 		{Head: "COPY"}, {Head: "VERDICT"}, {Head: "FIX"}, {Head: "ACCEPTED AS CONFIGURED", Right: true}, {Head: "AS SUPPORTED", Right: true},
 		{Head: "DRAFTS LESS", Right: true}, {Head: "SECONDS", Right: true},
 	}, rows)

@@ -116,7 +116,7 @@ func report(w io.Writer, o overhead, s shares) error {
 	if len(o.cpu) > 0 {
 		rows = slices.Insert(rows, 1, []string{"in the loop's processor time", span(cpu), "below " + percent(mostOverhead)})
 	}
-	if err := ui.Table(w, false, columns, rows); err != nil {
+	if err := ui.Table(w, 0, columns, rows); err != nil {
 		return err
 	}
 	errs := []error{o.judge()}

@@ -193,11 +193,11 @@ func (p *proof) write(w io.Writer) error {
 	for i, n := range p.widths {
 		byWidth = append(byWidth, p.byWidth[i].cells(strconv.Itoa(n)))
 	}
-	if err := ui.Table(w, false, columns("DRAFT"), byWay); err != nil {
+	if err := ui.Table(w, 0, columns("DRAFT"), byWay); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	if err := ui.Table(w, false, columns("BATCH"), byWidth); err != nil {
+	if err := ui.Table(w, 0, columns("BATCH"), byWidth); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%d of %d cases in %s\n", p.done, p.all, time.Since(p.started).Round(time.Second))

@@ -32,7 +32,7 @@ func write(w io.Writer, all []trial.Prediction, campaigns int, each bool) error 
 		c := search.Assess(all, q)
 		rows = append(rows, []string{cmp.Or(q, "all"), fmt.Sprint(c.Predictions), fmt.Sprintf("%.1f %%", 100*held(c)), fmt.Sprintf("%.1f %%", 100*c.HalfWidth), fmt.Sprintf("%+.1f %%", 100*c.Bias)})
 	}
-	if err := ui.Table(w, false, columns, rows); err != nil {
+	if err := ui.Table(w, 0, columns, rows); err != nil {
 		return err
 	}
 	c := search.Assess(all, "")
@@ -59,7 +59,7 @@ func writeEach(w io.Writer, all []trial.Prediction) error {
 		rows = append(rows, []string{p.Arm, p.Quantity, fmt.Sprintf("%.3f", p.Estimate), fmt.Sprintf("%.3f – %.3f", *p.Low, *p.High),
 			fmt.Sprintf("%.3f", p.Measured.Estimate), fmt.Sprintf("%+.1f %%", 100*(p.Measured.Estimate/p.Estimate-1))})
 	}
-	if err := ui.Table(w, false, columns, rows); err != nil {
+	if err := ui.Table(w, 0, columns, rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w)

@@ -58,7 +58,7 @@ func write(w io.Writer, all []outcome) error {
 		}
 		rows = append(rows, row)
 	}
-	if err := ui.Table(w, false, columns, rows); err != nil {
+	if err := ui.Table(w, 0, columns, rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nThe guided search took at most %.2f of the grid's time, and its winner is at least %.2f times as fast, in %d of %d campaigns.\n", mostTime, leastRatio, good, len(all))

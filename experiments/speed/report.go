@@ -105,7 +105,7 @@ func (m *measurement) speeds(w io.Writer, results []result) error {
 		rows = append(rows, []string{name(m.ways[way]), spread(r.rates, 1, 1), spread(r.ratios, 1, 2),
 			fmt.Sprintf("%.2f (%.2f – %.2f)", r.speedup.Estimate, r.speedup.Low, r.speedup.High), length, spread(r.bandwidths, 1e-9, 1)})
 	}
-	return ui.Table(w, false, columns, rows)
+	return ui.Table(w, 0, columns, rows)
 }
 
 // spread writes the median and two quantiles of values in a unit.
@@ -144,7 +144,7 @@ func (m *measurement) phases(w io.Writer, results []result) error {
 			fmt.Sprintf("%.3f", perCycle(t[ledger.Accept])), extend, steps, fmt.Sprintf("%.3f", perCycle(t.Other())),
 			fmt.Sprintf("%.3f", perCycle(cycleTime(t))), fmt.Sprintf("%.2f", perCycle(cycleTime(t))/(1e-6*float64(cycleTime(&results[0].times))/float64(results[0].cycles)))})
 	}
-	return ui.Table(w, false, columns, rows)
+	return ui.Table(w, 0, columns, rows)
 }
 
 // cycleTime is the time of all phases but the prompts'. The first token's sampling is in it: one of some hundred.

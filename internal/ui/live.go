@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"charm.land/lipgloss/v2"
 )
 
 // Live shows a text in place on a terminal: each call of Show overwrites what the one before it wrote. It is not safe for use by
 // several goroutines at once.
 type Live struct {
 	w     io.Writer
-	lines int // that the text on the screen has
+	width int // columns of the terminal
+	lines int // of the terminal that the text takes
 }
 
-// NewLive returns a Live that writes to a terminal.
-func NewLive(w io.Writer) *Live { return &Live{w: w} }
+// NewLive returns a Live that writes to a terminal of so many columns.
+func NewLive(w io.Writer, width int) *Live { return &Live{w: w, width: width} }
 
-// Show replaces the text. It must be clean but for line breaks, as [Table] writes it; a line that is wider than the terminal
-// leaves a rest behind.
+// Show replaces the text. It must be clean but for line breaks, as [Table] writes it.
 func (l *Live) Show(text string) error {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -26,7 +28,10 @@ func (l *Live) Show(text string) error {
 	if l.lines > 0 {
 		up = fmt.Sprintf("\x1b[%dA\r\x1b[J", l.lines) // up, and erase what is below (ECMA-48 CUU, ED)
 	}
-	l.lines = strings.Count(text, "\n")
+	l.lines = 0
+	for line := range strings.Lines(text) {
+		l.lines += 1 + max(0, lipgloss.Width(line)-1)/l.width // a line that is too wide goes on in the next one
+	}
 	_, err := io.WriteString(l.w, up+text)
 	return err
 }

@@ -2,12 +2,13 @@ package ui
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 )
 
 func TestLiveOverwrites(t *testing.T) {
 	var b bytes.Buffer
-	l := NewLive(&b)
+	l := NewLive(&b, 80)
 	for _, text := range []string{"a\nb\n", "c", "", "d\n"} {
 		if err := l.Show(text); err != nil {
 			t.Fatal(err)
@@ -15,6 +16,20 @@ func TestLiveOverwrites(t *testing.T) {
 	}
 	if got, want := b.String(), "a\nb\n\x1b[2A\r\x1b[Jc\n\x1b[1A\r\x1b[Jd\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestLiveCountsWrappedLines: what goes on in the terminal's next line is overwritten, too.
+func TestLiveCountsWrappedLines(t *testing.T) {
+	for text, lines := range map[string]string{"1234": "1", "12345": "2", "12345678": "2", "größe 模": "2", "123456789\n\n1": "5"} {
+		var b bytes.Buffer
+		l := NewLive(&b, 4)
+		if err := errors.Join(l.Show(text), l.Show("")); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.String(), text+"\n\x1b["+lines+"A\r\x1b[J"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

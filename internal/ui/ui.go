@@ -1,8 +1,8 @@
 // Package ui writes what commands have to say: [NewProgress] shows transfers as bars on a terminal and
-// as plain lines in a pipe, [Table] is a ruled table on a terminal and aligned columns in a pipe, and
+// as plain lines in a pipe, [Table] is a ruled table on a terminal that is wide enough and aligned columns in a pipe, and
 // [JSON] is one document for machines.
 //
-// The package decides on form alone. Whether a writer is a terminal is told to it; it asks neither
+// The package decides on form alone. Whether a writer is a terminal, and how wide, is told to it; it asks neither
 // the system nor the environment, and it knows nothing of models or commands.
 package ui
 

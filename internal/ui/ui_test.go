@@ -58,7 +58,7 @@ func TestTable(t *testing.T) {
 	columns := []Column{{Head: "name"}, {Head: "bytes", Right: true}, {Head: "note"}}
 	rows := [][]string{{"smollm2", "98362432", "x"}, {"größer", "7"}, {"\x1b[31mred", "12", "last"}}
 	var pipe, term bytes.Buffer
-	if err := Table(&pipe, false, columns, rows); err != nil {
+	if err := Table(&pipe, 0, columns, rows); err != nil {
 		t.Fatal(err)
 	}
 	want := strings.Join([]string{
@@ -70,11 +70,43 @@ func TestTable(t *testing.T) {
 	if got := pipe.String(); got != want {
 		t.Errorf("in a pipe:\n%s\nwant:\n%s", got, want)
 	}
-	if err := Table(&term, true, columns, rows); err != nil {
+	if err := Table(&term, 80, columns, rows); err != nil {
 		t.Fatal(err)
 	}
 	if got := term.String(); !strings.Contains(got, "╭") || strings.Contains(got, "\x1b[31m") {
 		t.Errorf("on a terminal: no rules, or a cell's escape came through:\n%q", got)
+	}
+}
+
+// TestTableFitsTheTerminal: without its rules, or as paragraphs, where it is too narrow.
+func TestTableFitsTheTerminal(t *testing.T) {
+	columns := []Column{{Head: "ARM"}, {Head: "TOK/S", Right: true}, {Head: "SPEED-UP", Right: true}, {Head: ""}}
+	rows := [][]string{{"plain", "361.4", "", "##"}, {"chain-3", "513.0", "1.47×"}}
+	for width, want := range map[int]string{
+		35: "╭─────────┬───────┬──────────┬────╮", 34: "ARM      TOK/S  SPEED-UP\nplain    361.4            ##\nchain-3  513.0     1.47×\n", 28: "ARM      TOK/S",
+		27: "ARM\nplain  TOK/S 361.4  ##\nchain-3  TOK/S 513.0\n  SPEED-UP 1.47×\n", 12: "ARM\nplain\n  TOK/S 361.4\n  ##\nchain-3\n  TOK/S 513.0\n  SPEED-UP 1.47×\n",
+	} {
+		var b bytes.Buffer
+		if err := Table(&b, width, columns, rows); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.NewReplacer("\x1b[1m", "", "\x1b[m", "").Replace(b.String())
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%d columns:\n%s\nwant:\n%s", width, got, want)
+		}
+	}
+	var b bytes.Buffer
+	heads := []Column{{Head: "ARM"}, {Head: "ACCEPT LENGTH", Right: true}, {Head: "95 % INTERVAL OF IT"}}
+	if err := Table(&b, 28, heads, [][]string{{"chain-3", "2.51", "1.27 – 1.66"}}); err != nil || b.String() != `                 95 %
+         ACCEPT  INTERVAL
+ARM      LENGTH  OF IT
+chain-3    2.51  1.27 – 1.66
+` {
+		t.Errorf("several lines: %v\n%s", err, b.String())
+	}
+	b.Reset()
+	if err := Table(&b, 5, columns[:2], [][]string{{"plain", "a long text"}}); err != nil || b.String() != "ARM          TOK/S\nplain  a long text\n" {
+		t.Errorf("two columns: %v\n%s", err, b.String())
 	}
 }
 
@@ -84,7 +116,7 @@ func TestTableRefusesARowThatIsTooLong(t *testing.T) {
 			t.Errorf("recovered %q", s)
 		}
 	}()
-	_ = Table(&bytes.Buffer{}, false, []Column{{Head: "a"}}, [][]string{{"1", "2"}})
+	_ = Table(&bytes.Buffer{}, 0, []Column{{Head: "a"}}, [][]string{{"1", "2"}})
 }
 
 func TestLinesAreFewAndTellTheTruth(t *testing.T) {
