@@ -72,13 +72,13 @@ const (
 )
 
 const (
-	GroupRows  = 16 // output rows of a weight group: the lanes of one 512-bit vector
-	BlockCols  = 32 // input columns of a block
-	TileRows   = 8  // most rows of an activation tile: more accumulators do not fit 32 registers beside the unpacked weights
-	IntUnit    = 64 // bytes of a row's block in an integer activation tile: one cache line
-	FloatUnit  = 128
-	MaxQueries = 12 // most queries of one Scores or Values call
-	MaxSlices  = 4  // most 16-lane slices of the head dimension of one Values call
+	GroupRows  = 16  // output rows of a weight group: the lanes of one 512-bit vector
+	BlockCols  = 32  // input columns of a block
+	TileRows   = 8   // most rows of an activation tile: more accumulators do not fit 32 registers beside the unpacked weights
+	IntUnit    = 64  // bytes of a row's block in an integer activation tile: one cache line
+	FloatUnit  = 128 // the same in a tile of float32
+	MaxQueries = 12  // most queries of one Scores or Values call
+	MaxSlices  = 4   // most 16-lane slices of the head dimension of one Values call
 )
 
 // MatMulFunc multiplies groups·16 weight rows with the T rows of one activation tile, T fixed per
