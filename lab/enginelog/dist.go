@@ -3,6 +3,8 @@ package enginelog
 import (
 	"math"
 	"slices"
+
+	"draftlab/lab/stats"
 )
 
 // Dist describes the values of a figure over the lines that have it. Quantiles interpolate linearly between order statistics.
@@ -46,15 +48,5 @@ func (v values) dist() *Dist {
 	for _, x := range s {
 		sum += x / float64(len(s)) // no overflow, whatever the log says
 	}
-	return &Dist{N: len(s), Min: s[0], P10: quantile(s, .1), P50: quantile(s, .5), P90: quantile(s, .9), P99: quantile(s, .99), Max: s[len(s)-1], Mean: sum}
-}
-
-// quantile returns the p-quantile of sorted values, of which there must be some.
-func quantile(s []float64, p float64) float64 {
-	at := p * float64(len(s)-1)
-	i := int(math.Floor(at))
-	if i+1 >= len(s) {
-		return s[len(s)-1]
-	}
-	return s[i] + (at-float64(i))*(s[i+1]-s[i])
+	return &Dist{N: len(s), Min: s[0], P10: stats.Quantile(s, .1), P50: stats.Median(s), P90: stats.Quantile(s, .9), P99: stats.Quantile(s, .99), Max: s[len(s)-1], Mean: sum}
 }

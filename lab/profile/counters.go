@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"draftlab/lab/scrape"
+	"draftlab/lab/stats"
 )
 
 // counterSource watches a server that has counters and gauges only.
@@ -199,7 +200,7 @@ func (s *counterSource) acceptance(r *Report, drafts float64) (survival []float6
 			r.Shape = &Shape{Steps: len(survival), TopK: 1, DraftTokens: len(survival) + 1}
 		}
 	} else if len(s.accept) > 0 {
-		r.AcceptLength = ptr(mean(s.accept))
+		r.AcceptLength = ptr(stats.Mean(s.accept))
 	}
 	if r.AcceptLength == nil {
 		r.Missing = append(r.Missing, "the accept length: no speculation was seen while watching")
@@ -218,8 +219,7 @@ func (s *counterSource) cycleTime(r *Report, drafts float64) {
 	case ok && drafts > 0:
 		ms = 1e3 * generating / drafts
 	case len(s.cycle) > 0:
-		sorted := slices.Sorted(slices.Values(s.cycle))
-		ms, p50 = mean(s.cycle), quantile(sorted, .5)
+		ms, p50 = stats.Mean(s.cycle), stats.Median(s.cycle)
 	case drafts > 0 && s.running > 0:
 		ms = 1e3 * s.running / drafts
 	}
@@ -233,14 +233,6 @@ func (s *counterSource) cycleTime(r *Report, drafts float64) {
 	if p50 > 0 { // of the server's intervals, not of single cycles
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the cycle's time is accept length × running / throughput of the server's own intervals, median %.2f ms", p50))
 	}
-}
-
-func mean(list []float64) float64 {
-	var sum float64
-	for _, x := range list {
-		sum += x
-	}
-	return sum / float64(len(list))
 }
 
 // phases fills in SGLang's times, and what of the busy time they leave.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"draftlab/lab/stats"
 )
 
 // cyclesDoc is what /debug/cycles answers. Times are nanoseconds.
@@ -246,18 +248,7 @@ func (s *ledgerSource) phase(name string, times []float64, totalNS, cycles int64
 			p.P50Ms, p.P90Ms, p.P99Ms = ptr(float64(q["p50"])/1e6), ptr(float64(q["p90"])/1e6), ptr(float64(q["p99"])/1e6)
 		}
 	} else if len(times) > 0 {
-		sorted := slices.Sorted(slices.Values(times))
-		p.P50Ms, p.P90Ms, p.P99Ms = ptr(quantile(sorted, .5)), ptr(quantile(sorted, .9)), ptr(quantile(sorted, .99))
+		p.P50Ms, p.P90Ms, p.P99Ms = ptr(stats.Median(times)), ptr(stats.Quantile(times, .9)), ptr(stats.Quantile(times, .99))
 	}
 	return p
-}
-
-// quantile interpolates between the order statistics of sorted values, of which there must be some.
-func quantile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
-	i := int(at)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }

@@ -2,7 +2,8 @@ package profile
 
 import (
 	"fmt"
-	"slices"
+
+	"draftlab/lab/stats"
 )
 
 // diff is what came since the first call of Poll, or since the server's start.
@@ -81,7 +82,7 @@ func median(list []float64) float64 {
 	if len(list) == 0 {
 		return 0
 	}
-	return quantile(slices.Sorted(slices.Values(list)), .5)
+	return stats.Median(list)
 }
 
 // conclude finds the commonest drafting shape and says what follows from its figures. The plain step and the cost of a row

@@ -32,7 +32,7 @@ func Scopes(groups [][]float64, confidence float64) (these, like Interval) {
 		if len(g) == 0 {
 			continue
 		}
-		m := mean(g)
+		m := Mean(g)
 		means = append(means, m)
 		for _, x := range g {
 			square += (x - m) * (x - m)
@@ -41,7 +41,7 @@ func Scopes(groups [][]float64, confidence float64) (these, like Interval) {
 		spread += 1 / float64(len(g))
 	}
 	like = HodgesLehmann(means, confidence)
-	these = Interval{mean(means), math.Inf(-1), math.Inf(1)}
+	these = Interval{Mean(means), math.Inf(-1), math.Inf(1)}
 	if free > 0 {
 		n := float64(len(means))
 		half := StudentUpper((1-confidence)/2, free) * math.Sqrt(square/float64(free)*spread) / n
@@ -50,8 +50,8 @@ func Scopes(groups [][]float64, confidence float64) (these, like Interval) {
 	return these, like
 }
 
-// mean is NaN for no values.
-func mean(xs []float64) float64 {
+// Mean is NaN for no values.
+func Mean(xs []float64) float64 {
 	sum := 0.0
 	for _, x := range xs {
 		sum += x
