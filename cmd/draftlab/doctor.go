@@ -45,8 +45,8 @@ is plausible: layer ids as inputs or as outputs, shifted, with the embedding or 
 orders, and any single layer in the place of each; drafting on from the normed state or from the one before it; norms
 that the checkpoint leaves open; d2t as offsets or as ids; other rotary embeddings. It says which wiring acceptance
 supports, with intervals, whether that is the configured one, and what to change. Wirings are chosen on some prompts and
-judged on others. With the default model that takes about a minute; a large model gets less text and fewer wirings,
-for about three minutes or as long as the least takes, which is announced. --files looks at the files alone.
+judged on others. With the default model that takes some 20 seconds on two quiet cores; a large model gets less text and
+fewer wirings, for about three minutes or as long as the least takes, which is announced. --files looks at the files alone.
 
 Without DRAFTER it examines the one that comes with the model. docs/doctor.md lists the codes.
 

@@ -116,9 +116,9 @@ func printOperations(env *Env, width int, r *microbench.Result) error {
 		}
 	}
 	slices.Sort(widths)
-	cols := []ui.Column{{Head: "OPERATION"}}
+	cols := []ui.Column{{Head: "MS BY ROWS"}}
 	for _, w := range widths {
-		cols = append(cols, ui.Column{Head: w + " ROWS, MS", Right: true})
+		cols = append(cols, ui.Column{Head: w, Right: true})
 	}
 	var rows [][]string
 	for k := range kinds {

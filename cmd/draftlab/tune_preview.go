@@ -83,7 +83,7 @@ func printPreview(env *Env, p preview) error {
 		fmt.Fprintf(&b, "%s: %s\n", word, ui.Clean(f.About(len(p.Arms))))
 	}
 	fmt.Fprintf(&b, `
-%d starts of a server in random order, %d arms, %d pairs of each; %d requests of up to %d tokens, the confirm run's among them.
+Starts of a server, in random order: %d. Arms: %d, with %d pairs each. Requests, the confirm run's among them: %d, of up to %d tokens.
 Takes at most %.0f s from the first token of the first server on. All of it fits if the server writes %.0f tok/s or more, starts left out;
 a slower one is asked fewer prompts, and then for shorter outputs, once it is known how slow.
 The smallest difference that %d pairs find in 80 of 100 campaigns: %.1f %%, if one reading scatters by %.0f %%; result.json says how much it did.
