@@ -46,7 +46,8 @@ orders, and any single layer in the place of each; drafting on from the normed s
 that the checkpoint leaves open; d2t as offsets or as ids; other rotary embeddings. It says which wiring acceptance
 supports, with intervals, whether that is the configured one, and what to change. Wirings are chosen on some prompts and
 judged on others. With the default model that takes some 20 seconds on two quiet cores; a large model gets less text and
-fewer wirings, for about three minutes or as long as the least takes, which is announced. --files looks at the files alone.
+fewer wirings, for about three minutes or as long as the least takes, which is announced. --files looks at the files
+alone.
 
 Without DRAFTER it examines the one that comes with the model. docs/doctor.md lists the codes.
 
