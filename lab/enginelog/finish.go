@@ -20,8 +20,10 @@ func (s *Summary) Report() *Report {
 	case s.llamacpp > 0:
 		r.Engine = "llama.cpp"
 	}
-	if text := s.idle(); text != "" {
-		r.Warnings = append(r.Warnings, text)
+	for _, text := range []string{s.idle(), s.starved()} {
+		if text != "" {
+			r.Warnings = append(r.Warnings, text)
+		}
 	}
 	r.Pressure.Queue, r.Pressure.Usage = s.queue.dist(), s.usage.dist()
 	if s.prompts.Lines > 0 {
@@ -63,6 +65,22 @@ func stamp(t time.Time) string {
 		return t.Format("01-02 15:04:05")
 	}
 	return t.Format("2006-01-02 15:04:05")
+}
+
+// passesALine is how many passes SGLang's decode line stands for unless told otherwise; a prefill line stands for one.
+const passesALine = 40
+
+// starved says that SGLang's decoding waits for prompts, "" if it does not.
+func (s *Summary) starved() string {
+	var decode int64
+	for _, g := range s.groups {
+		decode += g.Lines
+	}
+	if s.sglang == 0 || s.prompts.Lines < 100 || s.prompts.Lines <= passesALine*decode {
+		return ""
+	}
+	return fmt.Sprintf("%d prefill passes against some %d of decoding: prompts go first, and running requests wait for them, drafts or not (SGLang's issue 32549). A smaller chunked-prefill-size makes waits shorter; fewer requests, "+
+		"or prefill on servers of its own, make them fewer", s.prompts.Lines, passesALine*decode)
 }
 
 // unsteady reports that the group's every line follows a rest.
