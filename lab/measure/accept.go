@@ -2,7 +2,10 @@ package measure
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"math/bits"
+	"slices"
 
 	"draftlab/lab/client"
 )
@@ -12,6 +15,7 @@ type acceptance struct {
 	requests int64
 	clusters map[string]*drafts
 	total    drafts
+	lengths  map[int]*acceptance // by the power of two that requests' contexts do not exceed; nil in those
 }
 
 // maxClusters bounds the memory of a run that never repeats a prompt.
@@ -45,6 +49,22 @@ func (a *acceptance) add(r *Record) {
 	if r.Spec == nil || r.Spec.Cycles == 0 {
 		return
 	}
+	a.take(r)
+	power := max(shortest, bits.Len(uint(max(0, r.PromptTokens+r.OutputTokens/2-1))))
+	if a.lengths == nil {
+		a.lengths = map[int]*acceptance{}
+	}
+	if a.lengths[power] == nil {
+		a.lengths[power] = &acceptance{}
+	}
+	a.lengths[power].take(r)
+}
+
+// shortest is the power of two below which contexts are not told apart: a usual prompt and its answer.
+const shortest = 10
+
+// take adds a request to the sums.
+func (a *acceptance) take(r *Record) {
 	if a.clusters == nil {
 		a.clusters = map[string]*drafts{}
 	}
@@ -82,6 +102,52 @@ type Acceptance struct {
 	Rate        *Estimate  `json:"rate,omitempty"`        // accepted/drafted
 	Survival    []Estimate `json:"survival,omitempty"`    // [k-1] cycles that accepted at least k drafts, of all
 	Conditional []Estimate `json:"conditional,omitempty"` // [k-1] … of those that accepted k-1
+	ByContext   []Reach    `json:"by_context,omitempty"`  // where requests' contexts differ by more than a factor of two
+}
+
+// Reach is the accept length of the requests whose contexts were of about one length.
+type Reach struct {
+	UpTo    int64    `json:"up_to"` // tokens, prompt and half of the output: at most so many, and more than half of it
+	Prompts int      `json:"prompts"`
+	Length  Estimate `json:"length"`
+}
+
+// reaches has the shortest contexts first; nil if all are of one length.
+func (a *acceptance) reaches() (out []Reach) {
+	if len(a.lengths) < 2 {
+		return nil
+	}
+	for _, power := range slices.Sorted(maps.Keys(a.lengths)) {
+		part := a.lengths[power]
+		out = append(out, Reach{1 << power, len(part.clusters), part.length()})
+	}
+	return out
+}
+
+// length is the accept length.
+func (a *acceptance) length() Estimate {
+	return a.ratio(1, math.Inf(1), func(d *drafts) (int64, int64) { return d.cycles + d.accepted, d.cycles })
+}
+
+const (
+	// enoughPrompts is what an accept length must rest on to be compared.
+	enoughPrompts = 5
+	// fallen is the share of accepted drafts that is left at long contexts when it is called a fall, beyond doubt.
+	fallen = 0.8
+)
+
+// fall says that drafts are accepted less at long contexts, "" if they are not, or too few prompts tell.
+func (a *Acceptance) fall() string {
+	list := slices.DeleteFunc(slices.Clone(a.ByContext), func(r Reach) bool { return r.Prompts < enoughPrompts })
+	if len(list) < 2 {
+		return ""
+	}
+	short, long := list[0], list[len(list)-1]
+	if *long.Length.High >= *short.Length.Low || long.Length.Value-1 >= fallen*(short.Length.Value-1) {
+		return ""
+	}
+	return fmt.Sprintf("the accept length falls with the context: %.2f for requests of up to %d tokens, %.2f for those of %d to %d. Was the drafter trained on texts of that length (doctor's short_context)?",
+		short.Length.Value, short.UpTo, long.Length.Value, long.UpTo/2+1, long.UpTo)
 }
 
 // summary returns nil if no request had drafts.
@@ -91,7 +157,7 @@ func (a *acceptance) summary() *Acceptance {
 		return nil
 	}
 	out := &Acceptance{Source: "requests", Prompts: len(a.clusters), Cycles: t.cycles, Drafted: t.drafted, Accepted: t.accepted}
-	out.Length = a.ratio(1, math.Inf(1), func(d *drafts) (int64, int64) { return d.cycles + d.accepted, d.cycles })
+	out.Length, out.ByContext = a.length(), a.reaches()
 	if t.drafted > 0 {
 		rate := a.ratio(0, 1, func(d *drafts) (int64, int64) { return d.accepted, d.drafted })
 		out.Rate = &rate

@@ -268,6 +268,43 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
+// TestAcceptanceByContext: accept lengths of short and long requests are told apart where both are there, and a fall beyond doubt is told.
+func TestAcceptanceByContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		prompts  int // of each length
+		accepted int64
+		long     int // tokens of the long prompts
+		up       string
+		falls    bool
+	}{
+		"falls":      {8, 20, 9000, "1024 16384", true},
+		"holds":      {8, 90, 9000, "1024 16384", false},
+		"too few":    {3, 20, 9000, "1024 16384", false},
+		"one length": {8, 20, 600, "", false},
+	} {
+		m := NewMeter(time.Now(), SLO{})
+		for i := range c.prompts {
+			for prompt, accepted := range map[int]int64{500: 100 + int64(i), c.long: c.accepted + int64(i)} {
+				m.Add(&Record{PromptID: fmt.Sprint(prompt, "-", i), Sample: &client.Sample{PromptTokens: prompt, OutputTokens: 200, Chunks: []client.Chunk{{Tokens: 200}, {}},
+					Spec: &client.Speculation{Cycles: 100, Drafted: 300, Accepted: accepted}}})
+			}
+		}
+		s := m.Summary(load.Tally{}, nil)
+		var up []string
+		for _, r := range s.Acceptance.ByContext {
+			up = append(up, fmt.Sprint(r.UpTo))
+		}
+		text := strings.Join(s.Warnings, "\n")
+		if strings.Join(up, " ") != c.up || strings.Contains(text, "falls with the context") != c.falls || (text != "") != c.falls {
+			t.Errorf("%s: %v, %q", name, up, text)
+		}
+		var b bytes.Buffer
+		if err := s.WriteTable(&b); err != nil || strings.Contains(b.String(), "  Context up to 16384:") != (len(up) > 0) {
+			t.Errorf("%s: %v\n%s", name, err, b.String())
+		}
+	}
+}
+
 // TestAnswersWithoutTimes: answers whose text came in no known field, or all at once, are not passed off as fast ones.
 func TestAnswersWithoutTimes(t *testing.T) {
 	streamed := client.Sample{OutputTokens: 30, FirstNS: ms, LastNS: 30 * ms, Chunks: []client.Chunk{{AtNS: ms}, {AtNS: 30 * ms}}}

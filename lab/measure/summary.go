@@ -117,6 +117,11 @@ func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 	if a := s.Acceptance; a != nil && a.Cycles > 0 && a.Length.Value <= alarmLength {
 		add("accept length %.3f: drafts are hardly ever accepted. Is the drafter made for this target, and are its hidden layers the right ones?", a.Length.Value)
 	}
+	if a := s.Acceptance; a != nil {
+		if text := a.fall(); text != "" {
+			add("%s", text)
+		}
+	}
 	if s.Cached > 0 && s.Cached*20 > s.Input && !common {
 		add("the prefix cache gave %d of %d prompt tokens: the time to first token is that of a warm cache", s.Cached, s.Input)
 	}

@@ -101,6 +101,9 @@ func (a *Acceptance) write(t *sheet) {
 	if a.Length.Low != nil {
 		t.word("  95 % interval:", fmt.Sprintf("%.2f-%.2f", *a.Length.Low, *a.Length.High))
 	}
+	for _, r := range a.ByContext {
+		t.value(fmt.Sprintf("  Context up to %d:", r.UpTo), r.Length.Value)
+	}
 	t.count("Drafts:", a.Cycles)
 	t.count("Draft tokens:", a.Drafted)
 	t.count("Accepted tokens:", a.Accepted)
