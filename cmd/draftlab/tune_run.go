@@ -221,7 +221,11 @@ func goOn(env *Env, cmd *cobra.Command, dir string, err error) error {
 
 // diskFull reports an error of the system, or of SQLite, which has a text of its own for it, about a disk without space.
 func diskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || err != nil && strings.Contains(err.Error(), "disk is full")
+	if err == nil || errors.Is(err, syscall.ENOSPC) {
+		return err != nil
+	}
+	text := err.Error() // 4874: SQLite cannot make the file larger that it shares with readers
+	return strings.Contains(text, "disk is full") || strings.Contains(text, "disk I/O error (4874)")
 }
 
 // resumeTune goes on with the campaign in a directory.

@@ -212,11 +212,12 @@ func attach(dir, mode string) (*Store, error) {
 	return &Store{dir: dir, db: db}, nil
 }
 
-// open opens a database file with one connection. While one process writes others may read. A commit outlives the process; what the
-// system itself loses when it stops are the last commits, never the order of them.
+// open opens a database file with one connection. While one process writes ("rw") others may read. A commit outlives the process; what the
+// system itself loses when it stops are the last commits, never the order of them. One that is created ("rwc") has no log of changes
+// beside it, since its file is renamed: SQLite does not say that it could not take a log in, on a full disk.
 func open(path, mode string) (*sql.DB, error) {
 	pragmas := []string{"busy_timeout(5000)", "foreign_keys(on)"}
-	if mode != "ro" {
+	if mode == "rw" {
 		pragmas = append(pragmas, "journal_mode(wal)", "synchronous(normal)")
 	}
 	query := url.Values{"mode": {mode}, "_pragma": pragmas}

@@ -25,6 +25,24 @@ func campaign() *Campaign {
 	return &Campaign{Created: created, Seed: 1<<64 - 3, File: "model: \"m\"\n", Build: json.RawMessage(`{"version":"1"}`)}
 }
 
+// TestCreatedIsOneFile: all of a new store is in the file that is renamed, and nothing in a log of changes beside it.
+func TestCreatedIsOneFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := create(dir, campaign()); err != nil {
+		t.Fatal(err)
+	}
+	head, err := os.ReadFile(filepath.Join(dir, Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if write, read := head[18], head[19]; write != 1 || read != 1 { // 2 is with a log, as SQLite's file format has it
+		t.Errorf("written in format %d, read in %d", write, read)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, Database+".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 func one(i int) *trial.Trial {
 	return &trial.Trial{Boot: 1, Stage: trial.Measure, Block: i, Arm: "plain", Prompt: fmt.Sprint("p", i), Category: "chat", Bandwidth: 1.5e9,
 		Ledger: &trial.Ledger{Cycles: int64(i), PhaseNS: map[string]int64{"verify": 7}},
