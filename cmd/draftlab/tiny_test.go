@@ -54,8 +54,10 @@ var tinyGGUF = sync.OnceValue(func() []byte { return writeGGUF(tinyKeys(), tinyT
 
 // deepGGUF returns the file of a model that writes the same with as many layers as a drafter taps, and more: a client that is kept waiting
 // for a processor must not find an answer of 26 letters there as a whole, which would tell it no speed.
-var deepGGUF = sync.OnceValue(func() []byte {
-	const layers = 60
+var deepGGUF = sync.OnceValue(func() []byte { return layeredGGUF(60) })
+
+// layeredGGUF returns the file of a model that writes the same with so many layers.
+func layeredGGUF(layers int) []byte {
 	keys, list := tinyKeys(), tinyTensors()
 	for i := range keys {
 		if keys[i].Key == "llama.block_count" {
@@ -70,7 +72,7 @@ var deepGGUF = sync.OnceValue(func() []byte {
 		}
 	}
 	return writeGGUF(keys, list)
-})
+}
 
 func writeGGUF(keys []weights.KeyValue, tensors []weights.Tensor) []byte {
 	var b bytes.Buffer
