@@ -69,9 +69,10 @@ func over(base []string, env map[string]string) []string {
 	return all
 }
 
-// FreePort returns a port that the system had free a moment ago.
+// FreePort returns a port that the system had free a moment ago, on all interfaces: one that is free on the loopback interface alone,
+// because a connection to elsewhere has it on another, is taken for servers that listen on all, and by PortInUse.
 func (Local) FreePort(context.Context) (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		return 0, err
 	}
