@@ -57,7 +57,7 @@ func TestBadRequests(t *testing.T) {
 		{"/v1/completions", prompt(`"n":129`), 400, "n", "invalid_value", "128"},
 		{"/v1/completions", `{"prompt":["a","b"],"n":65}`, 400, "n", "invalid_value", "64"},
 		{"/v1/completions", prompt(`"logprobs":21`), 400, "logprobs", "invalid_value", ""},
-		{"/v1/completions", prompt(`"stop":["a","b","c","d","e"]`), 400, "stop", "invalid_value", "at most 4"},
+		{"/v1/completions", prompt(`"stop":["a"` + strings.Repeat(`,"b"`, 64) + `]`), 400, "stop", "invalid_value", "at most 64"},
 		{"/v1/completions", prompt(`"stop":""`), 400, "stop", "invalid_value", ""},
 		{"/v1/completions", prompt(`"stop_token_ids":[300]`), 400, "stop_token_ids", "invalid_value", ""},
 		{"/v1/completions", prompt(`"stream_options":{}`), 400, "stream_options", "invalid_value", ""},

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxStops        = 4    // as in the OpenAI API
+	maxStops        = 64   // the OpenAI API takes 4, other servers any number
 	maxStopBytes    = 1024 // of a stop string: each token's text is searched for it
 	maxStopTokens   = 256
 	maxTopLogprobs  = 20 // as in the OpenAI API
