@@ -3,11 +3,13 @@ package target
 import (
 	"context"
 	"errors"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
+	"draftlab/lab/probe"
 	"draftlab/lab/trial"
 )
 
@@ -15,18 +17,22 @@ import (
 const tryLimit = 30 * time.Second
 
 // refusals are what the campaign's own program says is wrong with the flags of arms, so that its flags are known in one place. It is
-// asked once for all arms with the same flags.
+// asked once for all arms that start it alike, and no more once it has not answered: each question may take as long as tryLimit.
 func (e *engine) refusals(arms []trial.Arm) (found []Finding) {
 	tried := map[string]*Finding{}
 	for _, a := range arms {
 		boot, _ := e.split(a.Knobs)
 		boot.Flags = a.Flags // those as well that requests carry
-		args := e.arguments(&e.c, boot, e.c.Port)
-		key := strings.Join(args, "\x00")
-		if _, done := tried[key]; !done {
-			tried[key] = e.try(args, secretsOf(e.c.Key, nil, merged(&e.c, boot)))
+		words := e.tryWords(boot)
+		key := strings.Join(words, "\x00")
+		f, done := tried[key]
+		if !done {
+			var answered bool
+			if f, answered = e.try(words, secretsOf(e.c.Key, nil, merged(&e.c, boot))); !answered {
+				return found
+			}
+			tried[key] = f
 		}
-		f := tried[key]
 		if f == nil {
 			continue
 		}
@@ -39,14 +45,30 @@ func (e *engine) refusals(arms []trial.Arm) (found []Finding) {
 	return found
 }
 
-// try has the program check its flags without serving; nil if it finds no fault, or cannot be asked: the start will say why.
-func (e *engine) try(args []string, hide secrets) *Finding {
+// tryWords are a start's command and variables, such as GOMAXPROCS, by which flags may be right or wrong. Variables with secrets are left
+// out: everybody on the machine sees these words.
+func (e *engine) tryWords(boot trial.Knobs) (words []string) {
+	vars := e.variables(boot)
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if !probe.Secret(name) {
+			words = append(words, name+"="+vars[name])
+		}
+	}
+	if words != nil {
+		words = append([]string{"env"}, words...)
+	}
+	return slices.Concat(words, e.c.Command, e.arguments(&e.c, boot, e.c.Port), []string{"--" + dryRun})
+}
+
+// try has the program check its flags without serving; nil if it finds no fault, or what it says is not about flags: the start will say why.
+// It is not answered by what is no draftlab, or an older one, or not there.
+func (e *engine) try(words []string, hide secrets) (f *Finding, answered bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
 	defer cancel()
-	_, err := e.host.Output(ctx, slices.Concat(e.c.Command, args, []string{"--" + dryRun})...)
+	_, err := e.host.Output(ctx, words...)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return nil
+		return nil, err == nil
 	}
 	for line := range strings.Lines(string(exit.Stderr)) {
 		said, ours := strings.CutPrefix(strings.TrimSpace(line), "draftlab: ")
@@ -56,17 +78,17 @@ func (e *engine) try(args []string, hide secrets) *Finding {
 		said = hide.in(strings.TrimPrefix(said, "draftlab serve: "))
 		switch {
 		case strings.Contains(said, "unknown flag: --"+dryRun): // it is older than that flag
-			return nil
+			return nil, false
 		case strings.HasPrefix(said, "--drafter "):
-			return &Finding{Code: "missing_drafter", Text: said, Fatal: true}
+			return &Finding{Code: "missing_drafter", Text: said, Fatal: true}, true
 		case exit.ExitCode() != wrongUsage:
-			return nil
+			return nil, true
 		case strings.HasPrefix(said, "unknown "):
-			return &Finding{Code: "unknown_flag", Text: "draftlab's server: " + said, Fatal: true}
+			return &Finding{Code: "unknown_flag", Text: "draftlab's server: " + said, Fatal: true}, true
 		}
-		return &Finding{Code: "impossible_flags", Text: "draftlab's server: " + said, Fatal: true}
+		return &Finding{Code: "impossible_flags", Text: "draftlab's server: " + said, Fatal: true}, true
 	}
-	return nil
+	return nil, false
 }
 
 // dryRun is the flag of draftlab's server that has it check the others, and wrongUsage its exit status if one is wrong.
