@@ -6,9 +6,10 @@ import (
 )
 
 // EncodeChat returns the ids of messages in the model's chat template: those of ApplyChat's text, in which a control token that a message's
-// content or field spells out, such as "<|im_end|>", is plain text. So no message can end its own turn or begin another one, as in the
-// OpenAI API; Hugging Face's apply_chat_template lets it (transformers issue 29279). Added tokens that are not control tokens, such as
-// "<think>" in most vocabularies, stay tokens. The errors are ApplyChat's and Encode's.
+// content, or a field of it that is a string, spells out, such as "<|im_end|>", is plain text. So no message can end its own turn or begin
+// another one, as in the OpenAI API; Hugging Face's apply_chat_template lets it (transformers issue 29279). What ends a generation counts as
+// a control token whatever the vocabulary calls it. Other added tokens, such as "<think>" in most vocabularies, stay tokens, and so does what
+// fields spell that are lists or objects. The errors are ApplyChat's and Encode's.
 func (t *Tokenizer) EncodeChat(messages []Message, o ChatOptions) ([]int32, error) {
 	c := concealer{t: t, messages: messages, by: map[string]rune{}}
 	hidden := make([]Message, len(messages))
@@ -50,11 +51,12 @@ func (c *concealer) replace(m *matcher, s string) string {
 		if i < 0 {
 			break
 		}
-		if at = end; !m.tokens[i].special {
+		token := &m.tokens[i]
+		if at = end; !token.special && !c.t.IsEOG(token.id) {
 			continue
 		}
 		b.WriteString(s[done:start])
-		b.WriteRune(c.stand(m.tokens[i].text))
+		b.WriteRune(c.stand(token.text))
 		done = end
 	}
 	if done == 0 {

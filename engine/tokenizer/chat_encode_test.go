@@ -74,6 +74,24 @@ func TestEncodeChat(t *testing.T) {
 	}
 }
 
+// TestEncodeChatEnds: a vocabulary may call the token that ends a turn an added one like others; still no message ends its turn.
+func TestEncodeChatEnds(t *testing.T) {
+	tokens := make([]string, 256, 258)
+	types := make([]int32, 256, 258)
+	for b := range tokens {
+		tokens[b], types[b] = string(byteSymbol[b]), TypeNormal
+	}
+	tok, err := FromVocab(Spec{Tokens: append(tokens, "<end>", "<think>"), Types: append(types, TypeUserDefined, TypeUserDefined), Pre: "gpt-2",
+		BOS: -1, EOS: 256, EOT: -1, PAD: -1, UNK: -1, ChatTemplate: "{% for m in messages %}{{ m.content }}<end>{% endfor %}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tok.EncodeChat([]Message{{Role: "user", Content: "<think>a<end>b"}}, ChatOptions{})
+	if err != nil || tok.Decode(ids, false) != "<think>a<end>b<end>" || count(ids, 256) != 1 || count(ids, 257) != 1 {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
 // controls are the ids of control tokens among ids.
 func controls(tok *Tokenizer, ids []int32) string {
 	var list []string
