@@ -27,8 +27,8 @@ type requirer interface{ requires() []string }
 
 // Decode reads a request, which is one JSON object, into a pointer to a struct. It is strict where encoding/json is
 // not: bytes that are no UTF-8, halves of surrogate pairs, deep nesting, unknown names and names in another case are
-// errors. A null is the same as no value, a byte order mark in front is no part of the text, and a whole number may be
-// written as 3.0 or 3e2, as clients write it that know no other numbers. An error is an [*Error] of status 400 that names the parameter.
+// errors. A null is the same as no value, a byte order mark in front is no part of the text, and a parameter that is a whole
+// number may be written as 3.0 or 3e2, as clients write it that know no other numbers; ids in lists may not. An error is an [*Error] of status 400 that names the parameter.
 func Decode(data []byte, v any) error {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if err := checkText(data); err != nil {
