@@ -253,3 +253,25 @@ func TestCloseEndsWorkers(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestPlaceInTheQueue: a request that has begun to run counts as such while its prompt still runs, so that its place in the queue is another's.
+func TestPlaceInTheQueue(t *testing.T) {
+	e := open(t, Options{Context: 64, MaxRunning: 1, MaxWaiting: 2})
+	type places struct{ running, waiting int }
+	var seen []places
+	for range 2 {
+		_, err := e.Submit(Request{Prompt: prompt(10), MaxTokens: 2, Sampling: sample.Defaults(), Stop: func(int32) bool { // called in the step that ends the prompt
+			s := e.Stats()
+			seen = append(seen, places{s.Running, s.Waiting})
+			return true
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for e.step() {
+	}
+	if want := []places{{1, 1}, {1, 0}}; !slices.Equal(seen, want) {
+		t.Errorf("%v, want %v", seen, want)
+	}
+}

@@ -55,6 +55,9 @@ func (e *Engine) step() bool {
 	for _, a := range plan.Admitted {
 		e.admitted(e.seqs[a.Seq], a.Cached)
 	}
+	if len(plan.Admitted) > 0 {
+		e.count.update(e.places) // before the passes, which may be long: their places in the queue are free
+	}
 	if len(plan.Prefill) > 0 {
 		e.prefill(plan.Prefill)
 	}
@@ -62,7 +65,7 @@ func (e *Engine) step() bool {
 		e.cycle(plan.Decode)
 	}
 	e.count.update(func(c *Stats) {
-		c.Running, c.Waiting = e.sched.Running(), e.sched.Waiting()
+		e.places(c)
 		c.BlocksUsed, c.BlocksCached = e.ledger.Used(), e.ledger.Cached()
 	})
 	if invariants.Enabled {
@@ -78,6 +81,9 @@ func (e *Engine) step() bool {
 	e.count.update(func(c *Stats) { c.Steps++ })
 	return true
 }
+
+// places counts the sequences that run and those that wait.
+func (e *Engine) places(c *Stats) { c.Running, c.Waiting = e.sched.Running(), e.sched.Waiting() }
 
 // preempted notes that a sequence lost its blocks: it will run its tokens again.
 func (e *Engine) preempted(s *sequence) {
