@@ -10,7 +10,7 @@ import (
 
 // Reach is the accept length of the lines whose requests had contexts of about one length.
 type Reach struct {
-	UpTo         int64 `json:"up_to"` // tokens of a request, the mean over those that ran: at most so many, and more than half of it
+	UpTo         int64 `json:"up_to"` // tokens of a request, the mean over those that ran: at most so many, and beyond the shortest more than half of it
 	AcceptLength *Dist `json:"accept_length"`
 }
 
@@ -46,24 +46,25 @@ func (r reaches) report() []Reach {
 }
 
 const (
-	// enoughLines is what an accept length must have been told by to be compared: SGLang writes a line for each 40 cycles, so that these are of 800.
-	enoughLines = 20
+	// enoughLines is what an accept length must have been told by to be compared: SGLang writes a line for each 40 cycles, so that these are of 1,600.
+	enoughLines = 40
 	// fallen is the share of accepted drafts that is left at long contexts when it is called a fall. Kinds of text differ by that much at times; a
 	// drafter beyond the length that it was trained for keeps a tenth.
 	fallen = 0.6
 )
 
 // fall says that drafts are accepted less at long contexts, "" if they are not, or nobody can tell.
-func fall(list []Reach) string {
-	list = slices.DeleteFunc(slices.Clone(list), func(r Reach) bool { return r.AcceptLength == nil || r.AcceptLength.N < enoughLines })
-	if len(list) < 2 {
+func (r reaches) fall() string {
+	powers := slices.DeleteFunc(slices.Sorted(maps.Keys(r)), func(power int) bool { return len(*r[power]) < enoughLines })
+	if len(powers) < 2 {
 		return ""
 	}
-	short, long := list[0], list[len(list)-1]
-	if long.AcceptLength.P50-1 >= fallen*(short.AcceptLength.P50-1) {
+	least, most := powers[0], powers[len(powers)-1]
+	short, long := r[least].dist().P50, r[most].dist().P50
+	if long-1 >= fallen*(short-1) || !r[most].below(*r[least]) {
 		return ""
 	}
-	return fmt.Sprintf("the accept length falls with the context: %.2f where requests hold up to %d tokens, %.2f where they hold %d to %d; was the drafter trained on texts of that length "+
+	return fmt.Sprintf("the accept length falls with the context: %.2f where requests hold up to %d tokens, %.2f where they hold %d to %d. Unless long requests are of another kind: was the drafter trained on texts of that length "+
 		"(max_position_embeddings in its config.json, doctor's short_context)? If not, keep requests shorter, or serve long ones without drafts",
-		short.AcceptLength.P50, short.UpTo, long.AcceptLength.P50, long.UpTo/2+1, long.UpTo)
+		short, int64(1)<<least, long, int64(1)<<(most-1)+1, int64(1)<<most)
 }

@@ -70,17 +70,17 @@ func stamp(t time.Time) string {
 // passesALine is how many passes SGLang's decode line stands for unless told otherwise; a prefill line stands for one.
 const passesALine = 40
 
-// starved says that SGLang's decoding waits for prompts, "" if it does not.
+// starved says that SGLang's decoding waits for prompts, "" if it does not. Where nothing runs nobody waits: servers that only take prompts in.
 func (s *Summary) starved() string {
 	var decode int64
 	for _, g := range s.groups {
 		decode += g.Lines
 	}
-	if s.sglang == 0 || s.prompts.Lines < 100 || s.prompts.Lines <= passesALine*decode {
+	if s.sglang == 0 || s.waited < 100 || s.waited <= passesALine*decode {
 		return ""
 	}
-	return fmt.Sprintf("%d prefill passes against some %d of decoding: prompts go first, and running requests wait for them, drafts or not (SGLang's issue 32549). A smaller chunked-prefill-size makes waits shorter; fewer requests, "+
-		"or prefill on servers of its own, make them fewer", s.prompts.Lines, passesALine*decode)
+	return fmt.Sprintf("%d prefill passes while requests ran, against some %d of decoding: prompts go first, and running requests wait for them, drafts or not (SGLang's issue 32549). A smaller chunked-prefill-size makes waits shorter; fewer requests, "+
+		"or prefill on servers of its own, make them fewer", s.waited, passesALine*decode)
 }
 
 // unsteady reports that the group's every line follows a rest.
@@ -113,7 +113,7 @@ func (g *group) warnings() (out []string) {
 	if text := g.acceptance(); text != "" {
 		out = append(out, name+text)
 	}
-	if text := fall(g.reach.report()); text != "" {
+	if text := g.reach.fall(); text != "" {
 		out = append(out, name+text)
 	} else if text := g.decline(); text != "" {
 		out = append(out, name+text)

@@ -14,11 +14,12 @@ const (
 	keyDraftLength = "mean acceptance length" // from mid-2026, of cycles that drafted
 	keyDraftFirst  = "acceptance rate per position"
 	keyDraftTaken  = "accepted"
+	keyDraftMade   = "generated"
 )
 
 var (
 	evalTime   = regexp.MustCompile(`(?:^|[\s|])eval time = *([\d.]+) ms / *(\d+) tokens\b`)
-	draftShare = regexp.MustCompile(`(?:^|[\s|])draft acceptance(?: rate)? = *[\d.]+ \( *(\d+) accepted / *\d+ generated\)(?:, mean acceptance length = *([\d.]+))?(?:, acceptance rate per position = \(([\d.]+))?`)
+	draftShare = regexp.MustCompile(`(?:^|[\s|])draft acceptance(?: rate)? = *[\d.]+ \( *(\d+) accepted / *(\d+) generated\)(?:, mean acceptance length = *([\d.]+))?(?:, acceptance rate per position = \(([\d.]+))?`)
 )
 
 // classifyLlama reads llama.cpp's lines about an answer.
@@ -28,10 +29,10 @@ func (l *Line) classifyLlama() bool {
 		return true
 	}
 	if m := draftShare.FindStringSubmatch(l.Text); m != nil {
-		l.Kind, l.LlamaCPP, l.Values = Drafts, true, Values{{keyDraftTaken, m[1]}}
+		l.Kind, l.LlamaCPP, l.Values = Drafts, true, Values{{keyDraftTaken, m[1]}, {keyDraftMade, m[2]}}
 		for i, key := range []string{keyDraftLength, keyDraftFirst} {
-			if m[2+i] != "" {
-				l.Values = append(l.Values, Value{key, m[2+i]})
+			if m[3+i] != "" {
+				l.Values = append(l.Values, Value{key, m[3+i]})
 			}
 		}
 		return true
@@ -50,7 +51,9 @@ func (s *Summary) answer(l *Line) {
 		return
 	}
 	g.drafted++
-	taken, _ := l.Values.Number(keyDraftTaken) // the pattern has it
+	taken, _ := l.Values.Number(keyDraftTaken) // the pattern has them
+	made, _ := l.Values.Number(keyDraftMade)
+	g.taken.add(taken / made) // not a number if none was made
 	tokens, ms, ok := g.lastAnswer()
 	g.answered = nil
 	accept, told := l.Values.Number(keyDraftLength)

@@ -46,8 +46,15 @@ func TestLlamaCPP(t *testing.T) {
 	if out := read(t, strings.Repeat(llamaNew, 3)).Warnings; len(out) != 0 {
 		t.Errorf("%q", out)
 	}
-	if out := read(t, strings.Repeat(strings.Replace(llamaNew, "(0.805", "(0.105", 1), 3)).Warnings; len(out) != 1 || !strings.Contains(out[0], "only 10 % of first drafts") {
+	if out := read(t, strings.Repeat(strings.Replace(llamaNew, "(0.805", "(0.105", 1), 10)).Warnings; len(out) != 1 || !strings.Contains(out[0], "only 10 % of first drafts") {
 		t.Errorf("%q", out)
+	}
+	// Look-up that drafts in one cycle of forty, and what it drafts is accepted; or hardly anything of much.
+	for drafts, want := range map[string]bool{"0.80000 (    4 accepted /     5 generated)": false, "0.00658 (    2 accepted /   304 generated)": true} {
+		log := strings.Repeat(strings.Replace(llamaOld, "0.23026 (   70 accepted /   304 generated)", drafts, 1), 10)
+		if out := strings.Join(read(t, log).Warnings, "\n"); strings.Contains(out, "hardly ever accepted") != want || strings.Contains(out, "first drafts") {
+			t.Errorf("%s: %q", drafts, out)
+		}
 	}
 	if g := read(t, strings.Split(llamaOld, "total")[1]).Decode; len(g) != 0 {
 		t.Errorf("drafts without their answer: %+v", g)

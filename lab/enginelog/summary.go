@@ -19,6 +19,7 @@ type Summary struct {
 	first, last time.Time
 	groups      map[string]*group
 	prompts     Prompts
+	waited      int64 // prefill lines while requests ran
 	promptRate  values
 	queue       values
 	usage       values
@@ -34,7 +35,9 @@ type group struct {
 	Group
 	accept, rate, running, cycle, plain, iteration values
 	allRate, allCycle, allPlain                    values // those after a rest included
-	first                                          values // vLLM's acceptance of first drafts
+	first                                          values // acceptance of first drafts, vLLM's and llama.cpp's
+	taken                                          values // llama.cpp: share of an answer's drafts that were accepted
+	judged, barren                                 int64  // vLLM: intervals of many drafts, and those of them that accepted none
 	reach                                          reaches
 	busy                                           bool  // no rest since the last line
 	answered                                       *Line // llama.cpp: waits for the drafts of its answer
@@ -231,8 +234,11 @@ func (s *Summary) prefill(l *Line) {
 	if x, ok := l.Values.Number(keyInput); ok && x > 0 {
 		s.promptRate.add(x)
 	}
-	if running, ok := l.Values.Number(keyRunning); ok && running == 0 {
+	switch running, ok := l.Values.Number(keyRunning); {
+	case ok && running == 0:
 		s.group(l.Ranks).busy = false
+	case ok:
+		s.waited++
 	}
 	s.press(l.Values, keyQueue, usageKeys, 1)
 }
@@ -266,6 +272,11 @@ func (s *Summary) interval(l *Line) {
 		g.accept.add(accept)
 		if x, ok := l.Values.Number(keyVLLMPosition); ok {
 			g.first.add(x)
+		}
+		if n, ok := l.Values.Number(keyVLLMDrafted); ok && n >= manyDrafts {
+			if g.judged++; accept <= noDraft {
+				g.barren++
+			}
 		}
 		g.settle(accept, true)
 	case Iteration:

@@ -25,6 +25,7 @@ const (
 	keyVLLMUsageCPU   = "CPU KV cache usage" // of a server on a CPU; of version 0 engines on a GPU, swapped-out blocks
 	keyVLLMPreempted  = "Preemptions"
 	keyVLLMAccept     = "Mean acceptance length"
+	keyVLLMDrafted    = "Drafted"
 	keyVLLMPosition   = "Per-position acceptance rate" // Number has the first position's
 
 	keyIterationMS  = "iteration elapsed time"
