@@ -130,6 +130,7 @@ func TestDoubts(t *testing.T) {
 		"without a template": {drafted, func(c *Config) { c.Turns = true }, "", []string{"without the model's chat template"}},
 		"none":               {well, func(c *Config) { c.IgnoreEOS, c.Turns = true, true }, "none seen", nil},
 		"SGLang, mute":       {well, func(c *Config) { c.Server.Info = map[string]any{"speculative_algorithm": "EAGLE3"} }, "not told", []string{"the server speculates (EAGLE3) and tells nothing"}},
+		"first tokens":       {strings.Replace(well, `"completion_tokens":3`, `"completion_tokens":1`, 1), func(c *Config) { c.Server.Info = map[string]any{"speculative_algorithm": "EAGLE3"} }, "", nil},
 		"SGLang, plain":      {well, func(c *Config) { c.Server.Info = map[string]any{"speculative_algorithm": nil} }, "none seen", nil},
 		"nobody knows":       {well, func(c *Config) { c.Server.Kind, c.Repeat = probe.OpenAI, true }, "not told", nil},
 	} {

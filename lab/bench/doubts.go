@@ -15,13 +15,16 @@ func (b *bench) doubt(s *measure.Summary) {
 		add("the server did not empty its prefix cache, which may know the prompts from an earlier run: each has a mark of this run in front, so that outputs may differ from another run's (--repeat sends them as they are)")
 	}
 	if s.Acceptance == nil {
+		if s.Output <= s.Completed {
+			return // the prompts' passes gave all that there is
+		}
 		s.Speculation = "none seen"
 		switch server := b.cfg.Server; {
 		case server.Kind == probe.OpenAI:
 			s.Speculation = "not told"
 		case server.Kind == probe.SGLang && speculates(server.Info):
 			s.Speculation = "not told"
-			add("the server speculates (%v) and tells nothing of its drafts here: --api generate has them in each answer (newer versions in all), and a server started with --enable-metrics in its counters", server.Info[sglangAlgorithm])
+			add("the server speculates (%v) and tells nothing of its drafts here: newer versions do in each answer, a server started with --enable-metrics in its counters, and any by --api generate, which has no chat template", server.Info[sglangAlgorithm])
 		}
 		return
 	}

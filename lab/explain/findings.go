@@ -247,7 +247,7 @@ func (f *finder) cycleCost() {
 		return
 	}
 	a := f.Arms[least]
-	f.add("cycle_dear", "At %v a cycle takes %.1f plain steps, although its verification of %g rows reads the weights once, as a plain step does. Either a row is dear (kernels that repeat work for each row, or so many rows that computation decides: draft fewer tokens), or something runs off decode's fast path (verification or the drafter's passes without graphs, their attention backend, collectives of a drafter spread over devices, the host). Times of two numbers of draft tokens tell which, and times by phase tell where: draftlab profile.",
+	f.add("cycle_dear", "At %v a cycle takes %.1f plain steps, although its verification of %g rows reads the weights once, as a plain step does. Either a row is dear (kernels that repeat work for each row, or so many rows that computation decides: draft fewer tokens), or the drafter is (its passes come one after another, one for each step), or something runs off decode's fast path (verification or the drafter's passes without graphs, their attention backend, collectives of a drafter spread over devices, the host). Times of two numbers of draft tokens tell which, and times by phase tell where: draftlab profile.",
 		a.Shape, *a.BreakEven, a.Rows())
 }
 

@@ -16,6 +16,7 @@ type acceptance struct {
 	clusters map[string]*drafts
 	total    drafts
 	lengths  map[int]*acceptance // by the power of two that requests' contexts do not exceed; nil in those
+	idle     *acceptance         // answers of which nobody said that they had drafts, as if each pass gave one token; nil in itself
 }
 
 // maxClusters bounds the memory of a run that never repeats a prompt.
@@ -46,10 +47,20 @@ func (d *drafts) survived(k int) (n int64) {
 }
 
 func (a *acceptance) add(r *Record) {
-	if r.Spec == nil || r.Spec.Cycles == 0 {
-		return
+	switch {
+	case r.Spec == nil && r.OutputTokens > 1:
+		if a.idle == nil {
+			a.idle = &acceptance{}
+		}
+		a.idle.take(r, &client.Speculation{Cycles: int64(r.OutputTokens - 1)})
+	case r.Spec != nil && r.Spec.Cycles > 0:
+		a.take(r, r.Spec)
 	}
-	a.take(r)
+}
+
+// take adds a request to all sums.
+func (a *acceptance) take(r *Record, spec *client.Speculation) {
+	a.sum(r, spec)
 	power := max(shortest, bits.Len(uint(max(0, r.PromptTokens+r.OutputTokens/2-1))))
 	if a.lengths == nil {
 		a.lengths = map[int]*acceptance{}
@@ -57,14 +68,14 @@ func (a *acceptance) add(r *Record) {
 	if a.lengths[power] == nil {
 		a.lengths[power] = &acceptance{}
 	}
-	a.lengths[power].take(r)
+	a.lengths[power].sum(r, spec)
 }
 
 // shortest is the power of two below which contexts are not told apart: a usual prompt and its answer.
 const shortest = 10
 
-// take adds a request to the sums.
-func (a *acceptance) take(r *Record) {
+// sum adds a request to those of its prompt and of all.
+func (a *acceptance) sum(r *Record, spec *client.Speculation) {
 	if a.clusters == nil {
 		a.clusters = map[string]*drafts{}
 	}
@@ -78,9 +89,42 @@ func (a *acceptance) take(r *Record) {
 		c = &drafts{}
 		a.clusters[key] = c
 	}
-	c.add(r.Spec, r.OutputTokens)
-	a.total.add(r.Spec, r.OutputTokens)
+	c.add(spec, r.OutputTokens)
+	a.total.add(spec, r.OutputTokens)
 	a.requests++
+}
+
+// include adds the answers without drafts if cycles are counted by tokens, as llama.cpp's are, which says nothing of an answer without any: else a
+// drafter that seldom drafts would be judged by those answers alone in which it did.
+func (a *acceptance) include() {
+	if a.idle != nil && a.total.cycles > 0 && a.total.histogram == nil {
+		a.merge(a.idle)
+	}
+	a.idle = nil
+}
+
+// merge adds what b has, which then must not be used any more.
+func (a *acceptance) merge(b *acceptance) {
+	a.requests += b.requests
+	a.total.merge(&b.total)
+	for key, c := range b.clusters {
+		if own := a.clusters[key]; own != nil {
+			own.merge(c)
+		} else {
+			a.clusters[key] = c
+		}
+	}
+	for power, part := range b.lengths {
+		if own := a.lengths[power]; own != nil {
+			own.merge(part)
+		} else {
+			a.lengths[power] = part
+		}
+	}
+}
+
+func (d *drafts) merge(e *drafts) {
+	d.add(&client.Speculation{Cycles: e.cycles, Drafted: e.drafted, Accepted: e.accepted, Histogram: e.histogram}, int(e.tokens))
 }
 
 // Estimate is a ratio with its 95 % interval for prompts like these; the interval is absent with fewer than two prompts.
@@ -102,12 +146,12 @@ type Acceptance struct {
 	Rate        *Estimate  `json:"rate,omitempty"`        // accepted/drafted
 	Survival    []Estimate `json:"survival,omitempty"`    // [k-1] cycles that accepted at least k drafts, of all
 	Conditional []Estimate `json:"conditional,omitempty"` // [k-1] … of those that accepted k-1
-	ByContext   []Reach    `json:"by_context,omitempty"`  // where requests' contexts differ by more than a factor of two
+	ByContext   []Reach    `json:"by_context,omitempty"`  // by powers of two, where requests' contexts are not all of one
 }
 
 // Reach is the accept length of the requests whose contexts were of about one length.
 type Reach struct {
-	UpTo    int64    `json:"up_to"` // tokens, prompt and half of the output: at most so many, and more than half of it
+	UpTo    int64    `json:"up_to"` // tokens, prompt and half of the output: at most so many, and beyond the shortest more than half of it
 	Prompts int      `json:"prompts"`
 	Length  Estimate `json:"length"`
 }
@@ -146,12 +190,13 @@ func (a *Acceptance) fall() string {
 	if *long.Length.High >= *short.Length.Low || long.Length.Value-1 >= fallen*(short.Length.Value-1) {
 		return ""
 	}
-	return fmt.Sprintf("the accept length falls with the context: %.2f for requests of up to %d tokens, %.2f for those of %d to %d. Was the drafter trained on texts of that length (doctor's short_context)?",
+	return fmt.Sprintf("the accept length falls with the context: %.2f for requests of up to %d tokens, %.2f for those of %d to %d. Unless the long ones are of another kind: was the drafter trained on texts of that length (doctor's short_context)?",
 		short.Length.Value, short.UpTo, long.Length.Value, long.UpTo/2+1, long.UpTo)
 }
 
 // summary returns nil if no request had drafts.
 func (a *acceptance) summary() *Acceptance {
+	a.include()
 	t := &a.total
 	if t.cycles == 0 {
 		return nil
@@ -201,6 +246,18 @@ func student95(df float64) float64 {
 	const z = 1.959964
 	z2 := z * z
 	return z * (1 + (z2+1)/(4*df) + (5*z2*z2+16*z2+3)/(96*df*df) + (3*z2*z2*z2+19*z2*z2+17*z2-15)/(384*df*df*df))
+}
+
+// positions takes over what counters of the same drafts say of positions. They may have counted only cycles with a draft, of all that a has.
+func (a *Acceptance) positions(counted *Acceptance) {
+	a.Conditional = slices.Clone(counted.Conditional)
+	for k, e := range counted.Survival {
+		share := min(1, e.Value*float64(counted.Cycles)/float64(a.Cycles))
+		a.Survival = append(a.Survival, Estimate{Value: share})
+		if k == 0 {
+			a.Conditional[0].Value = share
+		}
+	}
 }
 
 // sameRun reports whether counters and requests count the same drafts, but for a few of a cycle that was cut short: nothing else ran.

@@ -305,6 +305,36 @@ func TestAcceptanceByContext(t *testing.T) {
 	}
 }
 
+// TestAnswersWithoutDrafts: llama.cpp tells of drafts only where there were some. Its accept length is of all answers, positions are shares of all cycles,
+// and a drafter that seldom drafts is not one whose drafts are refused. Where cycles are counted, answers that do not tell are left out.
+func TestAnswersWithoutDrafts(t *testing.T) {
+	for name, c := range map[string]struct {
+		histogram []int64
+		cycles    int64
+		warning   string
+	}{
+		"by tokens": {nil, 400, "most cycles have no draft; 80 % of those"},
+		"counted":   {[]int64{96, 0, 0, 0, 4}, 100, ""},
+	} {
+		m := NewMeter(time.Now(), SLO{})
+		for i := range 4 {
+			s := &client.Sample{PromptTokens: 500 * (1 + i), OutputTokens: 101, Chunks: []client.Chunk{{Tokens: 100}, {}}}
+			if i == 0 {
+				s.Spec = &client.Speculation{Cycles: 100, Drafted: 20, Accepted: 16, Histogram: c.histogram}
+			}
+			m.Add(&Record{PromptID: fmt.Sprint(i % 3), Sample: s})
+		}
+		s := m.Summary(load.Tally{}, &Acceptance{Cycles: 5, Drafted: 20, Accepted: 16, Survival: []Estimate{{Value: .8}}, Conditional: []Estimate{{Value: .8}}})
+		a, survived := s.Acceptance, 4/float64(c.cycles)
+		if a.Cycles != c.cycles || !near(a.Length.Value, 1+16/float64(c.cycles), 1e-9) || !near(a.Survival[0].Value, survived, 1e-9) || !near(a.Conditional[0].Value, survived, 1e-9) {
+			t.Errorf("%s: %+v", name, a)
+		}
+		if text := strings.Join(s.Warnings, "\n"); !strings.Contains(text, c.warning) || (text != "") != (c.warning != "") {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
+
 // TestAnswersWithoutTimes: answers whose text came in no known field, or all at once, are not passed off as fast ones.
 func TestAnswersWithoutTimes(t *testing.T) {
 	streamed := client.Sample{OutputTokens: 30, FirstNS: ms, LastNS: 30 * ms, Chunks: []client.Chunk{{AtNS: ms}, {AtNS: 30 * ms}}}
@@ -319,6 +349,8 @@ func TestAnswersWithoutTimes(t *testing.T) {
 		"streamed":         {[]client.Sample{streamed, streamed}, "", 2},
 		"another field":    {[]client.Sample{wordless, streamed}, "1 of 2 complete answers brought no text", 1},
 		"a proxy":          {[]client.Sample{whole, whole, streamed}, "2 of 3 answers of more than 16 tokens came in one piece", 3},
+		"an end at once":   {[]client.Sample{{OutputTokens: 1}, streamed}, "1 of 2 complete answers ended at once", 1},
+		"the long ones":    {[]client.Sample{whole, short, short}, "1 of 1 answers of more than 16 tokens came in one piece", 3},
 		"an exception":     {[]client.Sample{whole, streamed}, "", 2},
 		"a cycle's tokens": {[]client.Sample{short, short}, "", 2},
 	} {

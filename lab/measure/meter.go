@@ -54,7 +54,8 @@ type Meter struct {
 	input, output, cached          int64
 	failures                       map[client.Failure]int64
 	examples                       map[client.Failure]string // the first error of each kind
-	wordless, whole                int64                     // complete requests whose text came in no known field; whose many tokens came at once
+	empty, wordless                int64                     // complete requests that ended at once; whose text came in no known field
+	long, whole                    int64                     // those of many tokens; of them, whose text came at once
 	guessed                        bool                      // the server did not say how many tokens a chunk has
 	timeline                       timeline
 	acceptance                     acceptance
@@ -103,11 +104,17 @@ func (m *Meter) Add(r *Record) {
 	}
 	m.acceptance.add(r)
 	if len(r.Chunks) == 0 {
-		m.wordless++
+		if r.OutputTokens > 1 {
+			m.wordless++
+		} else {
+			m.empty++ // the one token is the end
+		}
 		return // an answer without text has no latencies
 	}
-	if len(r.Chunks) == 1 && r.OutputTokens > mostAtOnce {
-		m.whole++
+	if r.OutputTokens > mostAtOnce {
+		if m.long++; len(r.Chunks) == 1 {
+			m.whole++
+		}
 	}
 	m.ttft.Add(l.TTFT, 1)
 	m.e2e.Add(l.E2E, 1)

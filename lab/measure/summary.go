@@ -45,7 +45,7 @@ type Summary struct {
 	GuessedChunks           bool // the server did not say how many tokens a chunk has: ITL spreads an output over its chunks
 	Distributions           []Distribution
 	Acceptance              *Acceptance // nil if nothing was drafted, or nobody says so
-	Speculation             string      // "none seen" or "not told" where Acceptance is nil, "" elsewhere
+	Speculation             string      // "none seen" or "not told" where Acceptance is nil although tokens were decoded, "" elsewhere
 	Warnings                []string
 }
 
@@ -98,12 +98,12 @@ func (m *Meter) Summary(tally load.Tally, counted *Acceptance) *Summary {
 	}
 	if own := m.acceptance.summary(); own != nil {
 		if counted != nil && own.Survival == nil && counted.sameRun(own) {
-			own.Survival, own.Conditional = counted.Survival, counted.Conditional // llama.cpp's answers do not tell them, its counters do
+			own.positions(counted) // llama.cpp's answers do not tell them, its counters do
 		}
 		s.Acceptance = own
 	}
 	s.warn(m.examples, m.hits.one() && !m.prompts.one())
-	s.warnText(m.wordless, m.whole)
+	s.warnText(m.empty, m.wordless, m.long, m.whole)
 	return s
 }
 
@@ -114,7 +114,9 @@ func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 	for _, f := range slices.Sorted(maps.Keys(s.Failures)) {
 		add("%d requests failed: %s; the first: %s", s.Failures[f], f, examples[f])
 	}
-	if a := s.Acceptance; a != nil && a.Cycles > 0 && a.Length.Value <= alarmLength {
+	if a := s.Acceptance; a != nil && a.Cycles > 0 && a.Length.Value <= alarmLength && a.Drafted > 0 && a.Accepted*5 > a.Drafted {
+		add("accept length %.3f: most cycles have no draft; %.0f %% of those there were are accepted", a.Length.Value, 100*a.Rate.Value)
+	} else if a != nil && a.Cycles > 0 && a.Length.Value <= alarmLength {
 		add("accept length %.3f: drafts are hardly ever accepted. Is the drafter made for this target, and are its hidden layers the right ones?", a.Length.Value)
 	}
 	if a := s.Acceptance; a != nil {
@@ -134,13 +136,16 @@ func (s *Summary) warn(examples map[client.Failure]string, common bool) {
 }
 
 // warnText says what of the answers had no times, or times that are not the server's.
-func (s *Summary) warnText(wordless, whole int64) {
-	if wordless > 0 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%d of %d complete answers brought no text: they are in no latency (an end at once, or text in a field that this program does not know)", wordless, s.Completed))
+func (s *Summary) warnText(empty, wordless, long, whole int64) {
+	if empty > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d of %d complete answers ended at once, without text: they are in no latency", empty, s.Completed))
 	}
-	if whole*2 > s.Completed {
+	if wordless > 0 {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%d of %d complete answers brought no text, although the server counts their tokens: they are in no latency (text in a field that this program does not know)", wordless, s.Completed))
+	}
+	if whole*2 > long {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%d of %d answers of more than %d tokens came in one piece: something in between holds the stream back (a proxy's buffer, compression), "+
-			"so that the time to first token is that of the whole answer and TPOT and ITL mean nothing", whole, s.Completed, mostAtOnce))
+			"so that the time to first token is that of the whole answer and TPOT and ITL mean nothing", whole, long, mostAtOnce))
 	}
 }
 
