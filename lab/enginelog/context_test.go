@@ -107,6 +107,10 @@ func TestLowAcceptance(t *testing.T) {
 		"sound":               {lines(10, 700, 1.6), ""},
 		"deep drafts, sound":  {vllm(1.5, .4), ""},
 		"deep drafts, faulty": {vllm(1.5, .3), "only 30 % of first drafts"},
+		"look-up, ours":       {"[2026-02-26 16:20:30] settings draft_tokens=4 drafter=ngram drafter_format=q8\n" + lines(10, 700, 1.2), ""},
+		"look-up, SGLang's":   {"[2026-02-26 16:20:30] server_args=ServerArgs(speculative_algorithm='NGRAM', port=1)\n" + lines(10, 700, 1), ""},
+		"look-up, vLLM's":     {"INFO 08-17 10:00:00 [core.py:133] SpeculativeConfig(method='ngram', num_spec_tokens=3)\n" + vllm(1.1, .1), ""},
+		"said by a request":   {lines(1, 700, 1) + "[2026-02-26 16:20:40] method='ngram\n" + lines(4, 700, 1), "hardly ever accepted"},
 		"two lines":           {lines(2, 700, 1), ""},
 	} {
 		text := ""

@@ -35,7 +35,7 @@ func (s *Summary) Report() *Report {
 	for _, ranks := range slices.Sorted(maps.Keys(s.groups)) {
 		if g := s.groups[ranks]; g.Lines > 0 || len(g.iteration) > 0 || len(g.accept) > 0 {
 			r.Decode = append(r.Decode, g.report())
-			r.Warnings = append(r.Warnings, g.warnings()...)
+			r.Warnings = append(r.Warnings, g.warnings(s.lookup)...)
 		}
 	}
 	for i := range s.boots {
@@ -98,8 +98,9 @@ func (g *group) report() Group {
 	return out
 }
 
-// warnings says what the reader of the group's figures must know.
-func (g *group) warnings() (out []string) {
+// warnings says what the reader of the group's figures must know. lookup is that drafts are looked up in the text: many cycles have none, and no drafter
+// can be wired wrongly.
+func (g *group) warnings(lookup bool) (out []string) {
 	name := ""
 	if g.Ranks != "" {
 		name = g.Ranks + ": "
@@ -110,7 +111,7 @@ func (g *group) warnings() (out []string) {
 	if g.WithoutGraph > 0 {
 		out = append(out, fmt.Sprintf("%s%d of %d decode batches that say so ran without a CUDA graph: raise the largest graph's batch size, or find out why capture is off", name, g.WithoutGraph, g.GraphStated))
 	}
-	if text := g.acceptance(); text != "" {
+	if text := g.acceptance(); text != "" && !lookup {
 		out = append(out, name+text)
 	}
 	if text := g.reach.fall(); text != "" {

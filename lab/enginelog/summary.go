@@ -16,6 +16,7 @@ type Summary struct {
 	sglang      int64
 	vllm        int64
 	llamacpp    int64
+	lookup      bool // the settings say that drafts are looked up in the text
 	first, last time.Time
 	groups      map[string]*group
 	prompts     Prompts
@@ -105,6 +106,9 @@ func (s *Summary) Add(raw Raw) Line {
 	return l
 }
 
+// lookups are how draftlab, SGLang and vLLM (twice) write among their settings that drafts are looked up in the text.
+var lookups = []string{" drafter=ngram ", "speculative_algorithm='NGRAM'", "method='ngram", "'method': 'ngram"}
+
 // note keeps engine and times.
 func (s *Summary) note(l *Line) {
 	if l.SGLang {
@@ -115,6 +119,9 @@ func (s *Summary) note(l *Line) {
 	}
 	if l.LlamaCPP {
 		s.llamacpp++
+	}
+	if len(s.groups) == 0 && !s.lookup { // settings come first, and what requests say later is nobody's setting
+		s.lookup = slices.ContainsFunc(lookups, func(text string) bool { return strings.Contains(l.Text, text) })
 	}
 	if l.Time.IsZero() {
 		return
