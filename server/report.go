@@ -117,12 +117,12 @@ func (r *reporter) observe(now time.Time, st engine.Stats, last bool) {
 	}
 }
 
-// prefillLine writes what has been taken in since the last one. The spelling is SGLang's (0.5.9) on a processor: what it calls a CUDA graph elsewhere is a CPU graph there.
+// prefillLine writes what has been taken in since the last one. The spelling is SGLang's (0.5.9).
 func (r *reporter) prefillLine(st engine.Stats) {
 	ended := func(s *engine.Stats) int64 { return int64(s.Running) + s.Finished + s.Cancelled + s.Failed }
 	cached := st.CachedTokens - r.seen.CachedTokens
 	fresh := st.PromptTokens - r.seen.PromptTokens - cached
-	r.log.Info(fmt.Sprintf("Prefill batch, #new-seq: %d, #new-token: %d, #cached-token: %d, token usage: %.2f, #running-req: %d, #queue-req: %d, cpu graph: False, input throughput (token/s): %.2f",
+	r.log.Info(fmt.Sprintf("Prefill batch, #new-seq: %d, #new-token: %d, #cached-token: %d, token usage: %.2f, #running-req: %d, #queue-req: %d, cuda graph: False, input throughput (token/s): %.2f",
 		max(1, ended(&st)-ended(&r.seen)), fresh, cached, usageOf(&st), st.Running, st.Waiting,
 		ratio(float64(fresh), float64(st.Time[ledger.Prefill]-r.seen.Time[ledger.Prefill])/1e9)))
 }
@@ -138,7 +138,7 @@ func (r *reporter) decodeLine(st engine.Stats) {
 		r.accept = 1 + float64(accepted)/float64(cycles)
 		fmt.Fprintf(&b, "accept len: %.2f, accept rate: %.2f, ", r.accept, ratio(float64(accepted), float64(drafted)))
 	}
-	fmt.Fprintf(&b, "cpu graph: False, gen throughput (token/s): %.2f, #queue-req: %d", r.gen, st.Waiting)
+	fmt.Fprintf(&b, "cuda graph: False, gen throughput (token/s): %.2f, #queue-req: %d", r.gen, st.Waiting)
 	r.log.Info(b.String())
 	r.line, r.elapsed = st, 0
 }

@@ -40,9 +40,9 @@ func TestReport(t *testing.T) {
 	st.Steps, st.OutputTokens, st.Running = 80, 120, 1
 	r.observe(now.Add(2*time.Second), st, true)
 	want := []string{
-		"Prefill batch, #new-seq: 2, #new-token: 64, #cached-token: 36, token usage: 0.50, #running-req: 2, #queue-req: 1, cpu graph: False, input throughput (token/s): 640.00",
-		"Decode batch, #running-req: 2, #token: 80, token usage: 0.50, accept len: 2.00, accept rate: 0.33, cpu graph: False, gen throughput (token/s): 80.00, #queue-req: 1",
-		"Decode batch, #running-req: 1, #token: 80, token usage: 0.50, cpu graph: False, gen throughput (token/s): 40.00, #queue-req: 1",
+		"Prefill batch, #new-seq: 2, #new-token: 64, #cached-token: 36, token usage: 0.50, #running-req: 2, #queue-req: 1, cuda graph: False, input throughput (token/s): 640.00",
+		"Decode batch, #running-req: 2, #token: 80, token usage: 0.50, accept len: 2.00, accept rate: 0.33, cuda graph: False, gen throughput (token/s): 80.00, #queue-req: 1",
+		"Decode batch, #running-req: 1, #token: 80, token usage: 0.50, cuda graph: False, gen throughput (token/s): 40.00, #queue-req: 1",
 	}
 	line := regexp.MustCompile(`^(?:\(\S+ pid=\d+(?:, ip=[\d.]+)?\)\s*)?\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)((?: [A-Z]+\d+)*)\]\s+(Decode|Prefill) batch(?:\.| \[(\d+)\],|,)\s+(.*)$`)
 	got := strings.Split(strings.TrimSpace(log.String()), "\n")

@@ -369,3 +369,16 @@ func FuzzSummary(f *testing.F) {
 		}
 	})
 }
+
+// TestOwnLog: draftlab's server writes SGLang's lines, and no CUDA graph is missed on a processor.
+func TestOwnLog(t *testing.T) {
+	const line = "[2026-11-30 16:20:37] Decode batch, #running-req: 1, #token: 80, token usage: 0.50, accept len: 2.40, accept rate: 0.47, cuda graph: False, gen throughput (token/s): 500.00, #queue-req: 0\n"
+	const settings = "[2026-11-30 16:20:30] settings draft_tokens=4 drafter=auto drafter_format=q8 drain_timeout=30\n"
+	for log, want := range map[string]string{strings.Repeat(line, 3): "sglang", settings + strings.Repeat(line, 3): "draftlab"} {
+		r := read(t, log)
+		graphs := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "CUDA graph") })
+		if r.Engine != want || graphs != (want == "sglang") || r.Decode[0].Lines != 3 {
+			t.Errorf("%s: %q, %q", want, r.Engine, r.Warnings)
+		}
+	}
+}

@@ -13,6 +13,8 @@ func (s *Summary) Report() *Report {
 	r := &Report{Lines: s.lines, First: stamp(s.first), Last: stamp(s.last), Pressure: s.pressure, Decode: []Group{},
 		Boots: []Boot{}, Faults: orEmpty(s.faults), Notices: orEmpty(s.notices), Requests: []Requests{}, Warnings: []string{}}
 	switch {
+	case s.draftlab:
+		r.Engine = "draftlab"
 	case s.sglang > s.vllm:
 		r.Engine = "sglang"
 	case s.vllm > 0:

@@ -2,7 +2,7 @@ package enginelog
 
 // Report is what a log shows. Times are in seconds or milliseconds as the names say; rates in tokens a second.
 type Report struct {
-	Engine   string     `json:"engine"` // "sglang", "vllm", "llama.cpp", or "" if no line shows it
+	Engine   string     `json:"engine"` // "draftlab", "sglang", "vllm", "llama.cpp", or "" if no line shows it
 	Lines    Lines      `json:"lines"`
 	First    string     `json:"first,omitempty"` // the first time in the log, as written; vLLM writes no year
 	Last     string     `json:"last,omitempty"`

@@ -16,7 +16,8 @@ type Summary struct {
 	sglang      int64
 	vllm        int64
 	llamacpp    int64
-	lookup      bool // the settings say that drafts are looked up in the text
+	draftlab    bool // the settings are those of draftlab's server, which writes SGLang's lines
+	lookup      bool // they say that drafts are looked up in the text
 	first, last time.Time
 	groups      map[string]*group
 	prompts     Prompts
@@ -120,6 +121,9 @@ func (s *Summary) note(l *Line) {
 	if l.LlamaCPP {
 		s.llamacpp++
 	}
+	if len(s.groups) == 0 {
+		s.draftlab = s.draftlab || strings.HasPrefix(l.Text, "settings ") && strings.Contains(l.Text, " drafter_format=")
+	}
 	if len(s.groups) == 0 && !s.lookup { // settings come first, and what requests say later is nobody's setting
 		s.lookup = slices.ContainsFunc(lookups, func(text string) bool { return strings.Contains(l.Text, text) })
 	}
@@ -204,7 +208,7 @@ func (s *Summary) decode(l *Line) {
 		g.AfterRest++
 	}
 	g.busy = true
-	if text, ok := l.Values.Text(keyGraph); ok && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")) {
+	if text, ok := l.Values.Text(keyGraph); ok && !s.draftlab && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")) {
 		g.GraphStated++
 		if strings.EqualFold(text, "false") {
 			g.WithoutGraph++
