@@ -181,7 +181,7 @@ func decodeField(name string, raw json.RawMessage, field reflect.Value) error {
 	}
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
-		return Invalid(name, "%s: want %s, got %s", name, wanted(typ.Type), clip(typ.Value))
+		return Invalid(name, "%s: want %s, got %s", name, wanted(typ.Type), Clip(typ.Value))
 	}
 	return Invalid(name, "%s: %v", name, err)
 }
@@ -254,8 +254,8 @@ func compact(raw json.RawMessage) string {
 	return b.String()
 }
 
-// clip bounds what an error repeats of its cause.
-func clip(s string) string {
+// Clip bounds what an error repeats of its cause.
+func Clip(s string) string {
 	const limit = 64
 	if len(s) <= limit {
 		return s

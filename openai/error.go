@@ -45,7 +45,7 @@ func aboutParam(param, code string) *Error {
 	e := &Error{Status: 400, Type: InvalidRequest, Param: param, Code: code}
 	switch code {
 	case unknownParam:
-		e.Message = fmt.Sprintf("unknown parameter: %q", clip(param))
+		e.Message = fmt.Sprintf("unknown parameter: %q", Clip(param))
 	case unsupportedParam:
 		e.Message = param + " is not supported by this server"
 	case missingParam:

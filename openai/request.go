@@ -246,7 +246,7 @@ func (c *Content) UnmarshalJSON(data []byte) error {
 		}
 		if json.Unmarshal(raw, &kind) == nil && kind.Type != "text" && kind.Type != "" {
 			return at(i, &Error{Status: 400, Type: InvalidRequest, Param: "type", Code: "unsupported_value",
-				Message: "content parts of type " + clip(kind.Type) + " are not supported by this server: only text is"})
+				Message: "content parts of type " + Clip(kind.Type) + " are not supported by this server: only text is"})
 		}
 		var p part
 		if err := decodeObject(raw, &p); err != nil {

@@ -92,7 +92,7 @@ func chatPrompt(e Engine, req *openai.ChatRequest) ([]int32, error) {
 			role = "system" // the name that templates know; the OpenAI API treats the two alike
 		default:
 			param := fmt.Sprintf("messages[%d].role", i)
-			return nil, openai.Invalid(param, "%s: %q: it must be system, developer, user or assistant", param, clip(role))
+			return nil, openai.Invalid(param, "%s: %q: it must be system, developer, user or assistant", param, openai.Clip(role))
 		}
 		messages[i] = tokenizer.Message{Role: role, Content: string(m.Content)}
 		if m.Name != "" {

@@ -19,7 +19,7 @@ func (s *Server) checkModel(name string) error {
 		return nil
 	}
 	return &openai.Error{Status: http.StatusNotFound, Type: openai.InvalidRequest, Param: "model", Code: "model_not_found",
-		Message: "no model " + clip(name) + " here: this server has " + s.cfg.Model}
+		Message: "no model " + openai.Clip(name) + " here: this server has " + s.cfg.Model}
 }
 
 // handleCompletion answers POST /v1/completions.

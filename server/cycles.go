@@ -158,7 +158,7 @@ func (s *Server) handleCycles(w http.ResponseWriter, r *http.Request) {
 		case "since":
 			since, err = queryNumber(name, values, 1<<62)
 		default:
-			err = openai.Invalid(clip(name), "unknown parameter %q: there are limit and since", clip(name))
+			err = openai.Invalid(openai.Clip(name), "unknown parameter %q: there are limit and since", openai.Clip(name))
 		}
 		if err != nil {
 			s.fail(w, err)

@@ -165,7 +165,7 @@ func sampling(o *openai.Options, vocab int) (sample.Params, error) {
 	for key, v := range o.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil || id < 0 || id >= int64(vocab) || strconv.FormatInt(id, 10) != key {
-			return p, openai.Invalid("logit_bias", "logit_bias: %q is no token id: they are 0 to %d", clip(key), vocab-1)
+			return p, openai.Invalid("logit_bias", "logit_bias: %q is no token id: they are 0 to %d", openai.Clip(key), vocab-1)
 		}
 		bias[int32(id)] = float32(v)
 	}
@@ -230,7 +230,7 @@ func speculation(o *openai.Speculative, info Info) (*engine.Spec, error) {
 	case engine.DraftNgram, engine.DraftModel:
 		spec.Drafter = d
 	default:
-		return nil, bad("drafter", "%q: it must be auto, none, ngram or eagle3", clip(o.Drafter))
+		return nil, bad("drafter", "%q: it must be auto, none, ngram or eagle3", openai.Clip(o.Drafter))
 	}
 	switch {
 	case o.Steps == nil && (o.TopK != nil || o.DraftTokens != nil):
@@ -268,7 +268,7 @@ func speculation(o *openai.Speculative, info Info) (*engine.Spec, error) {
 	case r == engine.RuleA || r == engine.RuleB:
 		spec.Rule = r
 	default:
-		return nil, bad("rule", "%q: it must be a or b", clip(o.Rule))
+		return nil, bad("rule", "%q: it must be a or b", openai.Clip(o.Rule))
 	}
 	return &spec, nil
 }

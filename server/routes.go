@@ -172,18 +172,18 @@ func note(w http.ResponseWriter, status int) {
 func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *openai.Error) {
 	if c := r.Header.Get("Content-Encoding"); c != "" && !strings.EqualFold(c, "identity") {
 		return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.InvalidRequest, Code: "unsupported_encoding",
-			Message: fmt.Sprintf("Content-Encoding %q: send the body as it is, uncompressed", clip(c))}
+			Message: fmt.Sprintf("Content-Encoding %q: send the body as it is, uncompressed", openai.Clip(c))}
 	}
 	if kind := r.Header.Get("Content-Type"); kind != "" {
 		// Insisting on it keeps web pages from sending requests across origins without a preflight.
 		media, params, err := mime.ParseMediaType(kind)
 		if err != nil || media != "application/json" {
 			return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.InvalidRequest, Code: "unsupported_media_type",
-				Message: fmt.Sprintf("Content-Type %q: send JSON, with Content-Type: application/json", clip(kind))}
+				Message: fmt.Sprintf("Content-Type %q: send JSON, with Content-Type: application/json", openai.Clip(kind))}
 		}
 		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "utf8") { // both are names of it, says WHATWG
 			return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.InvalidRequest, Code: "unsupported_media_type",
-				Message: fmt.Sprintf("charset %q: JSON is UTF-8", clip(c))}
+				Message: fmt.Sprintf("charset %q: JSON is UTF-8", openai.Clip(c))}
 		}
 	}
 	rc := http.NewResponseController(w)
@@ -199,13 +199,4 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *openai.E
 	}
 	_ = rc.SetReadDeadline(time.Time{}) // else it would end the wait for the output
 	return body, nil
-}
-
-// clip bounds what an error repeats of its cause.
-func clip(s string) string {
-	const limit = 64
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

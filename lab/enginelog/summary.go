@@ -208,6 +208,7 @@ func (s *Summary) decode(l *Line) {
 		g.AfterRest++
 	}
 	g.busy = true
+	// draftlab computes on a processor, where no CUDA graph is missed.
 	if text, ok := l.Values.Text(keyGraph); ok && !s.draftlab && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")) {
 		g.GraphStated++
 		if strings.EqualFold(text, "false") {

@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -12,8 +13,6 @@ import (
 	"time"
 
 	"draftlab/internal/shell"
-
-	"crypto/rand"
 )
 
 // SSH is another machine, reached with the system's ssh, so that the user's own configuration, agent and jump hosts hold. It needs a POSIX

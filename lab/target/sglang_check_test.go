@@ -48,6 +48,21 @@ func codes(found []Finding) (out []string) {
 	return out
 }
 
+// weighed are the codes of findings with their arms, fatal ones with a mark, and holds each finding to have a text.
+func weighed(t *testing.T, found []Finding) (out []string) {
+	t.Helper()
+	out = codes(found)
+	for i, f := range found {
+		if f.Fatal {
+			out[i] = strings.Replace(out[i], ":", "!:", 1)
+		}
+		if f.Text == "" || strings.Contains(f.Text, "%!") {
+			t.Errorf("%+v", f)
+		}
+	}
+	return out
+}
+
 // TestSGLangPair: a drafter made for another target, or for shorter texts than the target's, is told before either is loaded.
 func TestSGLangPair(t *testing.T) {
 	dir := t.TempDir()
@@ -83,18 +98,7 @@ func TestSGLangPair(t *testing.T) {
 		"no such target":     {filepath.Join(dir, "none"), head, []trial.Arm{arm("c", chain)}, nil},
 	} {
 		e := newEngine(Config{Kind: "sglang", Model: c.target, Drafter: c.drafter, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: "0.5.18"})
-		var got []string
-		for _, f := range e.Check(c.arms) {
-			code := f.Code
-			if f.Fatal {
-				code += "!"
-			}
-			got = append(got, code+":"+strings.Join(f.Arms, ","))
-			if strings.Contains(f.Text, "%!") {
-				t.Errorf("%s: %s", name, f.Text)
-			}
-		}
-		if !slices.Equal(got, c.want) {
+		if got := weighed(t, e.Check(c.arms)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -151,18 +155,7 @@ func TestSGLangCheck(t *testing.T) {
 		"reserved":                 {"0.5.18", "org/d", []trial.Arm{arm("c", chain, "speculative-num-steps=5")}, []string{"reserved_flag!:c"}},
 	} {
 		e := newEngine(Config{Kind: "sglang", Model: "org/m", Drafter: c.drafter, AtOnce: 4, Environ: []string{"PATH=/bin"}}, sglangKind{}, python{version: c.version})
-		var got []string
-		for _, f := range e.Check(c.arms) {
-			code := f.Code
-			if f.Fatal {
-				code += "!"
-			}
-			got = append(got, code+":"+strings.Join(f.Arms, ","))
-			if f.Text == "" || strings.Contains(f.Text, "%!") {
-				t.Errorf("%s: %+v", name, f)
-			}
-		}
-		if !slices.Equal(got, c.want) {
+		if got := weighed(t, e.Check(c.arms)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
